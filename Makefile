@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The commands of the project; people and CI run the same ones.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.ONESHELL:
+.NOTPARALLEL:
+
+TOOLCHAIN := scripts/toolchain
+CARGO := $(TOOLCHAIN) cargo
+LOCKED ?= --locked
+TARGET := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
+LAB := $(TARGET)/release/appease-lab
+OUT := $(TARGET)/demo
+
+# Kernels of the tests: the newest that loads sched_ext programs, and the oldest series that is supported.
+KERNELS ?= default,6.18
+
+.PHONY: help
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
+
+.PHONY: deps
+deps: ## install the Debian packages that are missing (root), or say which (others); DEPS=off skips it
+ifneq ($(DEPS),off)
+	@scripts/deps
+endif
+
+.PHONY: build
+build: deps ## release build of all programs
+	$(CARGO) build $(LOCKED) --release --workspace --bins
+
+.PHONY: lab
+lab: build ## release build, and the laboratory's images
+	$(LAB) build --kernel $(KERNELS)
+
+.PHONY: demo
+demo: build ## typing, a command and a video at 16 hogs, under eevdf and under appease
+	$(LAB) demo --out $(OUT)
+
+.PHONY: check
+check: ## format and lints
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
+
+.PHONY: test
+test: deps test-host lab test-vm ## every test, on the host and in virtual machines
+
+.PHONY: test-host
+test-host:
+	$(CARGO) test $(LOCKED) --workspace
+
+# Shows cargo's lines as they come; the last line is the sum, also when a test failed.
+.PHONY: test-vm
+test-vm:
+	@log=$(TARGET)/vm-tests.log
+	status=0
+	APPEASE_VM_TESTS=1 APPEASE_VM_KERNELS="$(KERNELS)" \
+	    $(CARGO) test $(LOCKED) --release --workspace --test vm 2>&1 | tee "$$log" || status=$$?
+	awk '/^test result:/ { passed += $$4; failed += $$6 } END { print passed + 0 " passed, " failed + 0 " failed" }' "$$log"
+	exit $$status
+
+.PHONY: bench
+bench: build ## the full matrix of scenarios, schedulers and loads; goes on where it was interrupted
+	$(LAB) peers
+	scripts/bench $(LAB) $(TARGET)/bench
+
+.PHONY: clean
+clean: ## remove everything built, the laboratory's images included
+	rm -rf $(TARGET)

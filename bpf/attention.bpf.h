@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Attention records and stamps: the maps that sense.bpf.c fills and sched.bpf.c reads.
+ *
+ * sense.bpf.c defines them; user space hands them to the other object by file descriptor. A process is its thread
+ * group: records hang on the group's leader as task local storage, so they go when it goes.
+ */
+#ifndef APPEASE_ATTENTION_BPF_H
+#define APPEASE_ATTENTION_BPF_H
+
+#include "abi.h"
+#include "policy/loan.h"
+#include "policy/unhappiness.h"
+
+/* Set before load, in both objects alike. */
+const volatile u64 attention_ns = 4000000000ULL;
+const volatile u64 retention_ns = 8000000000ULL;
+const volatile u64 budget_ns = 2000000000ULL;
+const volatile u64 loan_ns = 1000000ULL;
+const volatile u64 loan_debt_limit_ns = 5000000ULL;
+const volatile u32 max_hops = APPEASE_MAX_HOPS;
+
+/* Age of a request that counts, see policy/unhappiness.h. */
+#define HORIZON_NS 250000000ULL
+
+/* A writer's wake-ups count as part of its write for this long: it may be preempted, and it may sleep in a full pipe. */
+#define HANDING_NS 500000ULL
+
+/* Which object a message went through. @a: its address, or both inet addresses mixed; @b: kind, protocol and ports. */
+struct stamp_key {
+	u64 a;
+	u64 b;
+};
+
+/* That this CPU is in the middle of handing something on: who is woken meanwhile is lent a turn. */
+struct handing {
+	u64 at_ns;
+	u64 opened_ns;	 /* rank of the loan */
+	u64 request_id;	 /* 0: an input event, only known readers of channels are lent */
+	struct stamp_key via;	 /* stamp that a kernel worker carries on */
+	u32 pid;	 /* by which task; 0: none */
+	u32 pad;
+};
+
+/* One word that all hooks look at first: nobody is served, so there is nothing to follow. */
+struct armed {
+	u64 until_ns;	/* latest end of any attention or loan right */
+	u32 on;
+	u32 next_slot;
+	u64 last_id;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct appease_process);
+} processes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, APPEASE_NR_REQUESTS);
+	__type(key, u32);
+	__type(value, struct appease_request);
+} requests SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct handing);
+} handings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct armed);
+} armed_map SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, APPEASE_NR_COUNTERS);
+	__type(key, u32);
+	__type(value, u64);
+} counters SEC(".maps");
+
+static __always_inline void count(u32 which)
+{
+	u64 *counter = bpf_map_lookup_elem(&counters, &which);
+
+	if (counter)
+		(*counter)++;
+}
+
+static __always_inline struct armed *armed_state(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&armed_map, &zero);
+}
+
+static __always_inline bool is_armed(void)
+{
+	struct armed *armed = armed_state();
+
+	return armed && armed->on;
+}
+
+static __always_inline struct handing *this_handing(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&handings, &zero);
+}
+
+/* The request that @attention is for, or NULL if it is over: expired, its slot used anew, or its budget spent. */
+static __always_inline struct appease_request *try_lookup_request(const struct appease_attention *attention, u64 now)
+{
+	struct appease_request *request;
+	u32 slot = attention->slot;
+
+	if (!attention->request_id || !policy_before(now, attention->until_ns))
+		return NULL;
+	request = bpf_map_lookup_elem(&requests, &slot);
+	if (!request || request->id != attention->request_id || request->served_ns >= request->budget_ns)
+		return NULL;
+	return request;
+}
+
+static __always_inline u64 request_key(const struct appease_request *request, u64 now)
+{
+	return unhappiness_key(unhappiness_opened(request->opened_ns, now, HORIZON_NS), request->served_ns,
+			       POLICY_WEIGHT_DEFAULT);
+}
+
+/* Whether @process runs on a loan now. */
+static __always_inline bool has_loan(const struct appease_process *process, u64 now)
+{
+	return process->loan_until_ns && policy_before(now, process->loan_until_ns);
+}
+
+/* Lends a turn to @process, ranked as a request opened at @opened_ns; refuses who is in debt. */
+static __always_inline void lend(struct appease_process *process, u64 opened_ns, u64 now)
+{
+	process->loan_debt_ns = loan_debt(process->loan_debt_ns, now - process->loan_debt_at_ns);
+	process->loan_debt_at_ns = now;
+	if (!loan_granted(process->loan_debt_ns, loan_debt_limit_ns)) {
+		count(APPEASE_CNT_LOAN_REFUSED);
+		return;
+	}
+	/* The loan is a turn of CPU time; this only bounds how long it may wait for that turn. */
+	process->loan_until_ns = now + 100 * loan_ns;
+	process->loan_opened_ns = opened_ns;
+	process->loan_ran_ns = 0;
+	count(APPEASE_CNT_LENT);
+}
+
+#endif

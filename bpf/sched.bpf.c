@@ -1,0 +1,658 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The scheduler: kernel threads, then what somebody waits for, then the rest, which keeps a guaranteed share.
+ *
+ *	kernel		straight to the CPU's local queue
+ *	attended	one queue, by unhappiness (policy/unhappiness.h)
+ *	other, idle	one queue each, by weighted virtual time (policy/progress.h)
+ *	overdue		those of the other lanes that waited too long, first come first served
+ *
+ * An attended wake-up takes an idle CPU, or one that does the least important work. Reads attention, never writes it,
+ * but for CPU time spent and loans.
+ *
+ * Where it is bad: one queue a lane for the whole machine does not scale to many sockets; slices end at ticks.
+ */
+#include <scx/common.bpf.h>
+#include <scx/compat.bpf.h>
+#include "attention.bpf.h"
+#include "policy/progress.h"
+
+/*
+ * Two clocks: attention records carry CLOCK_MONOTONIC ("mono"), as user space reads them; queues and epochs use the
+ * cheaper clock of the run queues ("now"). Never compare one with the other.
+ */
+
+char _license[] SEC("license") = "GPL";
+
+UEI_DEFINE(uei);
+
+#define PF_KTHREAD 0x00200000
+#define SCHED_IDLE_POLICY 5
+#define NICE_0_STATIC_PRIO 120
+#define MAX_CPUS 1024
+
+#define DSQ_ATTENDED 1
+#define DSQ_OTHER 2
+#define DSQ_IDLE 3
+#define DSQ_OVERDUE 4
+
+/* How often tasks are looked for that waited too long. */
+#define SCAN_NS 100000000ULL
+/* Most tasks that one look goes through. */
+#define SCAN_MAX 1024
+
+/* Equals do not take the CPU from each other for less. */
+#define PREEMPT_MARGIN_NS 200000ULL
+
+const volatile u64 slice_ns = 3000000ULL;
+const volatile u64 epoch_ns = 200000000ULL;
+const volatile u64 longest_wait_ns = 1000000000ULL;
+const volatile u32 other_share_pct = 5;
+const volatile u32 nr_cpus = 1;
+
+enum sched_counter {
+	CNT_DIRECT,		/* put on an idle CPU at once */
+	CNT_ATTENDED,		/* queued in the attended lane */
+	CNT_OTHER,		/* queued in the other or the idle lane */
+	CNT_PREEMPTED,		/* running tasks displaced by attended wake-ups */
+	CNT_SHARE_CALLED_IN,	/* turns of the other lane that its share was due for */
+	CNT_OVERDUE,		/* tasks that waited too long */
+	CNT_REENQUEUED,		/* tasks displaced by realtime work that came back to the queues */
+	NR_SCHED_COUNTERS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NR_SCHED_COUNTERS);
+	__type(key, u32);
+	__type(value, u64);
+} sched_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, APPEASE_NR_LANES);
+	__type(key, u32);
+	__type(value, u64);
+} lane_totals SEC(".maps");
+
+/* CPU time by lane of exited tasks, by command name. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, char[APPEASE_COMM_LEN]);
+	__type(value, struct appease_command);
+} commands SEC(".maps");
+
+struct task_ctx {
+	u64 lane_ns[APPEASE_NR_LANES];
+	u64 queued_ns;	/* since when it waits in a queue of ours */
+	u64 ran_ns;	/* sum_exec_runtime when last looked at */
+	u32 lane;	/* in which it was queued last */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+struct cpu_ctx {
+	u64 epoch_start_ns;
+	u64 other_ns;	/* CPU time of the other lanes in this epoch */
+	u64 turn;	/* the other lane is at its guaranteed turn: nobody displaces it */
+	u64 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_ctx);
+} cpu_ctxs SEC(".maps");
+
+struct timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} timers SEC(".maps");
+
+/* Clock of the other lanes: the largest virtual time that was ever run. */
+static u64 queue_vtime;
+
+/*
+ * Whether a queue may hold something: set before each insertion, cleared by whoever finds the queue empty. Saves the
+ * look-up of an empty queue at each dispatch.
+ */
+static bool maybe_attended, maybe_idle, maybe_overdue, maybe_other;
+
+static __always_inline void count_sched(u32 which)
+{
+	u64 *counter = bpf_map_lookup_elem(&sched_counters, &which);
+
+	if (counter)
+		(*counter)++;
+}
+
+static __always_inline struct task_ctx *try_task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
+}
+
+static __always_inline struct appease_process *try_process(struct task_struct *p)
+{
+	return bpf_task_storage_get(&processes, p->group_leader, 0, 0);
+}
+
+static __always_inline struct cpu_ctx *this_cpu_ctx(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpu_ctxs, &zero);
+}
+
+/* A kernel thread that the kernel itself did not put behind others. */
+static __always_inline bool is_urgent_kthread(const struct task_struct *p)
+{
+	return (p->flags & PF_KTHREAD) && p->static_prio <= NICE_0_STATIC_PRIO;
+}
+
+/* Lane of @p when nobody waits for it. */
+static __always_inline u32 plain_lane(const struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE_POLICY ? APPEASE_LANE_IDLE : APPEASE_LANE_OTHER;
+}
+
+/* What @p is right now: whether attended, for which request, and its key. */
+struct standing {
+	u64 key;
+	struct appease_request *request;
+	struct appease_process *process;
+	bool attended;
+};
+
+static __always_inline void judge(struct task_struct *p, u64 mono, struct standing *standing)
+{
+	struct appease_process *process = try_process(p);
+
+	standing->process = process;
+	standing->request = NULL;
+	standing->attended = false;
+	standing->key = 0;
+	if (!process)
+		return;
+	standing->request = try_lookup_request(&process->attention, mono);
+	if (standing->request) {
+		standing->attended = true;
+		standing->key = request_key(standing->request, mono);
+	} else if (has_loan(process, mono)) {
+		standing->attended = true;
+		standing->key = unhappiness_opened(process->loan_opened_ns, mono, HORIZON_NS) + process->loan_ran_ns;
+	}
+}
+
+/*
+ * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
+ * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago.
+ */
+static __always_inline void consider_loan(struct task_struct *p, u64 mono)
+{
+	struct handing *handing = this_handing();
+	struct appease_process *process;
+	u64 opened_ns = mono;
+
+	if (!handing)
+		return;
+	process = try_process(p);
+	if (handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
+		if (handing->request_id) {
+			opened_ns = handing->opened_ns;
+			if (!process)
+				process = bpf_task_storage_get(&processes, p->group_leader, 0,
+							       BPF_LOCAL_STORAGE_GET_F_CREATE);
+			if (!process) {
+				count(APPEASE_CNT_STORAGE_FAILED);
+				return;
+			}
+			goto grant;
+		}
+		if (process && process->channel_read_ns)
+			goto grant;
+	}
+	/* Retention: served somebody until a short while ago, and has not spent its budget on it. */
+	if (!process || !process->attention.request_id || policy_before(mono, process->attention.until_ns) ||
+	    !policy_before(mono, process->attention.until_ns + retention_ns - attention_ns))
+		return;
+grant:
+	if (process->attention.request_id && try_lookup_request(&process->attention, mono))
+		return;
+	lend(process, opened_ns, mono);
+}
+
+/* Charges @p for the CPU time since it was last looked at. */
+static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, *lane_total;
+	u32 lane = tctx->lane;
+	struct cpu_ctx *cctx;
+
+	tctx->ran_ns = total;
+	if (lane != APPEASE_LANE_KERNEL && is_armed()) {
+		struct standing standing;
+
+		judge(p, bpf_ktime_get_ns(), &standing);
+		if (standing.request)
+			__sync_fetch_and_add(&standing.request->served_ns, ran);
+		if (standing.attended) {
+			/* It may have read in the middle of its turn. */
+			lane = APPEASE_LANE_ATTENDED;
+			if (!standing.request) {
+				standing.process->loan_ran_ns += ran;
+				standing.process->loan_debt_ns += ran;
+				if (standing.process->loan_ran_ns >= loan_ns)
+					standing.process->loan_until_ns = 0;
+			}
+		}
+	}
+	if (lane >= APPEASE_LANE_OTHER) {
+		u64 vtime = p->scx.dsq_vtime + progress_charge(ran, p->scx.weight);
+
+		scx_bpf_task_set_dsq_vtime(p, vtime);
+		cctx = this_cpu_ctx();
+		if (cctx)
+			cctx->other_ns += ran;
+	}
+	if (lane >= APPEASE_NR_LANES)
+		return;
+	tctx->lane_ns[lane] += ran;
+	lane_total = bpf_map_lookup_elem(&lane_totals, &lane);
+	if (lane_total)
+		*lane_total += ran;
+}
+
+/* Queues @p in the other or the idle lane. */
+static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 enq_flags)
+{
+	u64 vtime = progress_catch_up(p->scx.dsq_vtime, queue_vtime, slice_ns);
+	u32 lane = plain_lane(p);
+
+	tctx->lane = lane;
+	tctx->queued_ns = now;
+	if (lane == APPEASE_LANE_IDLE) {
+		maybe_idle = true;
+		scx_bpf_dsq_insert_vtime(p, DSQ_IDLE, slice_ns, vtime, enq_flags);
+	} else {
+		maybe_other = true;
+		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
+	}
+	count_sched(CNT_OTHER);
+}
+
+/* Whether @key may displace what runs on @cpu. */
+static __always_inline bool may_displace(s32 cpu, u64 key, u64 mono)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct standing standing;
+	struct cpu_ctx *cctx;
+	u32 zero = 0;
+
+	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
+	if (!curr || curr->prio < 100 || is_urgent_kthread(curr))
+		return false;
+	judge(curr, mono, &standing);
+	if (standing.attended)
+		return unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS);
+	cctx = bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
+	return !cctx || !cctx->turn;
+}
+
+/* A CPU on which @p may displace less important work, the nearest first, or -1. */
+static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
+{
+	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id();
+	u32 i;
+
+	if (may_displace(cpu, key, mono))
+		return cpu;
+	if (nr_cpus == 1)
+		return -1;
+	if (here != cpu && bpf_cpumask_test_cpu(here, p->cpus_ptr) && may_displace(here, key, mono))
+		return here;
+	bpf_for(i, 0, nr_cpus) {
+		if (i != cpu && i != here && bpf_cpumask_test_cpu(i, p->cpus_ptr) && may_displace(i, key, mono))
+			return i;
+	}
+	return -1;
+}
+
+static __always_inline void enqueue_attended(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 mono,
+					     u64 enq_flags)
+{
+	tctx->lane = APPEASE_LANE_ATTENDED;
+	count_sched(CNT_ATTENDED);
+	if (enq_flags & SCX_ENQ_WAKEUP) {
+		s32 cpu = find_victim(p, key, mono);
+
+		/*
+		 * One that already waits in the local queue is about to run, and has displaced the running task: then
+		 * this one waits its turn by its key.
+		 */
+		if (cpu >= 0 && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)) {
+			count_sched(CNT_PREEMPTED);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+			return;
+		}
+	}
+	maybe_attended = true;
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice_ns, key, enq_flags);
+}
+
+/* Wakes an idle CPU for @p, which was put in a queue that all CPUs share. */
+static __always_inline void kick_idle(struct task_struct *p)
+{
+	s32 cpu;
+
+	if (nr_cpus == 1)
+		return;
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
+{
+	bool is_idle = false;
+	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+
+	if (is_idle) {
+		struct task_ctx *tctx = try_task_ctx(p);
+
+		if (is_armed())
+			consider_loan(p, bpf_ktime_get_ns());
+		if (tctx)
+			tctx->lane = is_urgent_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p);
+		count_sched(CNT_DIRECT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
+	}
+	return cpu;
+}
+
+void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
+{
+	struct task_ctx *tctx = try_task_ctx(p);
+	struct standing standing;
+
+	if (!tctx) {
+		/* Without a record it is still run. */
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return;
+	}
+	if (enq_flags & SCX_ENQ_REENQ)
+		count_sched(CNT_REENQUEUED);
+	/* One that used up its slice is no longer urgent: it must not lock the others out. */
+	if (is_urgent_kthread(p) && (enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_REENQ))) {
+		tctx->lane = APPEASE_LANE_KERNEL;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	if (is_armed()) {
+		u64 mono = bpf_ktime_get_ns();
+
+		if (enq_flags & SCX_ENQ_WAKEUP)
+			consider_loan(p, mono);
+		judge(p, mono, &standing);
+		if (standing.attended) {
+			enqueue_attended(p, tctx, standing.key, mono, enq_flags);
+			kick_idle(p);
+			return;
+		}
+	}
+	/* ops.select_cpu() is not asked about tasks that have no choice, which on one CPU is all of them. */
+	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP &&
+	    scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p))) {
+		tctx->lane = plain_lane(p);
+		count_sched(CNT_DIRECT);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return;
+	}
+	enqueue_other(p, tctx, scx_bpf_now(), enq_flags);
+	kick_idle(p);
+}
+
+/* Starts a new epoch for this CPU when the old one is over. */
+static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now)
+{
+	if (now - cctx->epoch_start_ns < epoch_ns)
+		return;
+	cctx->epoch_start_ns = now;
+	cctx->other_ns = 0;
+}
+
+static __always_inline bool take(u64 dsq, bool *maybe)
+{
+	if (!*maybe)
+		return false;
+	if (scx_bpf_dsq_move_to_local(dsq, 0))
+		return true;
+	/* Somebody may insert right now: the flag goes first, the second look after it. */
+	*maybe = false;
+	if (scx_bpf_dsq_move_to_local(dsq, 0)) {
+		*maybe = true;
+		return true;
+	}
+	return false;
+}
+
+static __always_inline bool take_other(void)
+{
+	return take(DSQ_OVERDUE, &maybe_overdue) || take(DSQ_OTHER, &maybe_other) || take(DSQ_IDLE, &maybe_idle);
+}
+
+/* Key of the first task in the attended queue that may run here; 0 if there is none. */
+static __always_inline u64 first_attended_key(void)
+{
+	struct task_struct *first;
+
+	if (!maybe_attended)
+		return 0;
+	first = __COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED);
+	return first ? first->scx.dsq_vtime : 0;
+}
+
+void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	bool prev_runnable = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	struct standing standing = {};
+	u64 now = scx_bpf_now(), key;
+
+	if (!cctx)
+		return;
+	turn_epoch(cctx, now);
+	cctx->turn = 0;
+	if (prev_runnable) {
+		struct task_ctx *tctx = try_task_ctx(prev);
+
+		/* ops.stopping() comes after this: the comparisons below need the turn that just ended counted in. */
+		if (tctx)
+			charge(prev, tctx);
+		if (is_armed())
+			judge(prev, bpf_ktime_get_ns(), &standing);
+	}
+
+	if (maybe_attended || standing.attended) {
+		if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, other_share_pct) ||
+		    (maybe_overdue && progress_overdue_fits(epoch_ns, cctx->other_ns))) {
+			if (take_other()) {
+				cctx->turn = 1;
+				count_sched(CNT_SHARE_CALLED_IN);
+				return;
+			}
+		}
+		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
+		if (standing.attended) {
+			key = first_attended_key();
+			if (!key || !unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS)) {
+				scx_bpf_task_set_slice(prev, slice_ns);
+				return;
+			}
+		}
+		if (take(DSQ_ATTENDED, &maybe_attended))
+			return;
+	}
+	if (prev_runnable && !(prev->flags & PF_KTHREAD) && !maybe_overdue && maybe_other &&
+	    prev->policy != SCHED_IDLE_POLICY) {
+		struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
+
+		if (first && policy_before(prev->scx.dsq_vtime, first->scx.dsq_vtime)) {
+			scx_bpf_task_set_slice(prev, slice_ns);
+			return;
+		}
+	}
+	if (take_other())
+		return;
+	if (prev_runnable)
+		scx_bpf_task_set_slice(prev, slice_ns);
+}
+
+void BPF_STRUCT_OPS(appease_running, struct task_struct *p)
+{
+	/* The clock of the other lanes follows what runs; attended tasks keep the virtual time that they had. */
+	if (policy_before(queue_vtime, p->scx.dsq_vtime)) {
+		struct task_ctx *tctx = try_task_ctx(p);
+
+		if (tctx && tctx->lane == APPEASE_LANE_OTHER)
+			queue_vtime = p->scx.dsq_vtime;
+	}
+}
+
+void BPF_STRUCT_OPS(appease_stopping, struct task_struct *p, bool runnable)
+{
+	struct task_ctx *tctx = try_task_ctx(p);
+
+	if (tctx)
+		charge(p, tctx);
+}
+
+/*
+ * A higher class takes the CPU. What it displaced, and what waits behind that, goes back to our queues: left in the
+ * local one, it would run before anybody who is woken meanwhile.
+ */
+void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
+{
+	scx_bpf_reenqueue_local();
+}
+
+s32 BPF_STRUCT_OPS(appease_init_task, struct task_struct *p, struct scx_init_task_args *args)
+{
+	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!tctx)
+		return -ENOMEM;
+	tctx->lane = APPEASE_LANE_OTHER;
+	return 0;
+}
+
+void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
+{
+	struct task_ctx *tctx = try_task_ctx(p);
+
+	if (tctx)
+		tctx->ran_ns = p->se.sum_exec_runtime;
+	scx_bpf_task_set_dsq_vtime(p, queue_vtime);
+}
+
+void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
+{
+	struct task_ctx *tctx = try_task_ctx(p);
+	struct appease_command *command, fresh = {};
+	char comm[APPEASE_COMM_LEN];
+	u32 lane;
+
+	if (!tctx || args->cancelled)
+		return;
+	bpf_probe_read_kernel_str(comm, sizeof(comm), p->comm);
+	command = bpf_map_lookup_elem(&commands, comm);
+	if (!command) {
+		bpf_map_update_elem(&commands, comm, &fresh, BPF_NOEXIST);
+		command = bpf_map_lookup_elem(&commands, comm);
+		if (!command)
+			return;
+	}
+	for (lane = 0; lane < APPEASE_NR_LANES; lane++)
+		__sync_fetch_and_add(&command->lane_ns[lane], tctx->lane_ns[lane]);
+}
+
+/* Moves the tasks of a queue that waited too long to the overdue ones. */
+static __always_inline void scan(u64 dsq, u64 now)
+{
+	struct task_struct *p;
+	u32 seen = 0;
+
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		struct task_ctx *tctx = try_task_ctx(p);
+
+		if (tctx && policy_before(tctx->queued_ns + longest_wait_ns, now)) {
+			maybe_overdue = true;
+			if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, DSQ_OVERDUE, 0))
+				count_sched(CNT_OVERDUE);
+		}
+		if (++seen >= SCAN_MAX)
+			break;
+	}
+}
+
+static int scan_queues(void *map, int *key, struct bpf_timer *timer)
+{
+	u64 now = scx_bpf_now();
+
+	if (maybe_other)
+		scan(DSQ_OTHER, now);
+	if (maybe_idle)
+		scan(DSQ_IDLE, now);
+	bpf_timer_start(timer, SCAN_NS, 0);
+	return 0;
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
+{
+	struct timer *timer;
+	u32 zero = 0;
+	s32 err;
+
+	if ((err = scx_bpf_create_dsq(DSQ_ATTENDED, -1)) || (err = scx_bpf_create_dsq(DSQ_OTHER, -1)) ||
+	    (err = scx_bpf_create_dsq(DSQ_IDLE, -1)) || (err = scx_bpf_create_dsq(DSQ_OVERDUE, -1)))
+		return err;
+	timer = bpf_map_lookup_elem(&timers, &zero);
+	if (!timer)
+		return -ENOENT;
+	bpf_timer_init(&timer->timer, &timers, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&timer->timer, scan_queues);
+	return bpf_timer_start(&timer->timer, SCAN_NS, 0);
+}
+
+void BPF_STRUCT_OPS(appease_exit, struct scx_exit_info *ei)
+{
+	UEI_RECORD(uei, ei);
+}
+
+SCX_OPS_DEFINE(appease_ops,
+	       .select_cpu	= (void *)appease_select_cpu,
+	       .enqueue		= (void *)appease_enqueue,
+	       .dispatch	= (void *)appease_dispatch,
+	       .running		= (void *)appease_running,
+	       .stopping	= (void *)appease_stopping,
+	       .cpu_release	= (void *)appease_cpu_release,
+	       .init_task	= (void *)appease_init_task,
+	       .enable		= (void *)appease_enable,
+	       .exit_task	= (void *)appease_exit_task,
+	       .init		= (void *)appease_init,
+	       .exit		= (void *)appease_exit,
+	       .flags		= SCX_OPS_ENQ_EXITING,
+	       .name		= "appease");

@@ -1,0 +1,816 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Sensing: who reads from a channel, and whom the data reaches.
+ *
+ * Hooks only, in the order of a message's life: a channel's event wakes a reader, the reader opens a request, writes
+ * leave stamps, reads pick them up, forks inherit. Loads without sched_ext too.
+ *
+ * Rules that all hooks keep: only successful reads count; only a channel opens a request; what is written after a
+ * message without a stamp carries none (the reader then works for somebody else); nothing of what is read is
+ * looked at. While nobody is served, a hook ends at its first test.
+ *
+ * Where it is bad: a process that serves several customers at once from different threads has one context, the
+ * last message that any of them read.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include "attention.bpf.h"
+
+char _license[] SEC("license") = "GPL";
+
+/* From kernel headers; constants do not travel in BTF. */
+#define MSG_PEEK 2
+#define AF_UNIX 1
+#define AF_INET 2
+#define AF_INET6 10
+#define TTY_DRIVER_TYPE_PTY 4
+#define SNDRV_PCM_STREAM_PLAYBACK 0
+#define SNDRV_PCM_STATE_PREPARED 2
+#define SNDRV_PCM_STATE_RUNNING 3
+#define SNDRV_PCM_STATE_DRAINING 5
+#define MINOR_BITS 20
+
+/* A channel that is read in quick succession is one interaction. */
+#define SAME_REQUEST_NS 5000000ULL
+
+/* Stamps: attention left on an object by its last writer, until a reader picks it up. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct stamp_key);
+	__type(value, struct appease_attention);
+} stamps SEC(".maps");
+
+/* Too large for the stack. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct appease_attention);
+} scratch SEC(".maps");
+
+static __always_inline struct appease_process *try_current_process(void)
+{
+	return bpf_task_storage_get(&processes, bpf_get_current_task_btf()->group_leader, 0, 0);
+}
+
+static __always_inline struct appease_process *current_process(void)
+{
+	struct appease_process *process;
+
+	process = bpf_task_storage_get(&processes, bpf_get_current_task_btf()->group_leader, 0,
+				       BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!process)
+		count(APPEASE_CNT_STORAGE_FAILED);
+	return process;
+}
+
+static __always_inline u32 current_tgid(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline void arm(u64 now)
+{
+	struct armed *armed = armed_state();
+
+	if (!armed)
+		return;
+	armed->until_ns = now + attention_ns + retention_ns;
+	armed->on = 1;
+}
+
+/* Says that wake-ups by the current task on this CPU hand on a request, or an input event if @request_id is 0. */
+static __always_inline void begin_handing(u64 request_id, u64 opened_ns, const struct stamp_key *via, u64 now)
+{
+	struct handing *handing = this_handing();
+
+	if (!handing)
+		return;
+	handing->at_ns = now;
+	handing->opened_ns = opened_ns;
+	handing->request_id = request_id;
+	if (via)
+		handing->via = *via;
+	else
+		handing->via.a = handing->via.b = 0;
+	handing->pid = bpf_get_current_pid_tgid();
+}
+
+static __always_inline void end_handing(void)
+{
+	struct handing *handing = this_handing();
+
+	if (handing)
+		handing->pid = 0;
+}
+
+/* Requests */
+
+static __always_inline struct appease_request *new_request(u32 channel, u32 device, u64 now, u32 *slot)
+{
+	struct armed *armed = armed_state();
+	struct appease_request *request;
+
+	if (!armed)
+		return NULL;
+	*slot = __sync_fetch_and_add(&armed->next_slot, 1) % APPEASE_NR_REQUESTS;
+	request = bpf_map_lookup_elem(&requests, slot);
+	if (!request)
+		return NULL;
+	request->id = __sync_add_and_fetch(&armed->last_id, 1);
+	request->opened_ns = now;
+	request->served_ns = 0;
+	request->budget_ns = budget_ns;
+	request->channel = channel;
+	request->device = device & ((1 << MINOR_BITS) - 1);
+	request->major = device >> MINOR_BITS;
+	request->reader_tgid = current_tgid();
+	return request;
+}
+
+/*
+ * The current process got something from its customer: opens a request, or takes it for part of the one that it opened
+ * less than @same_ns ago on this device.
+ */
+static __always_inline void open_request(u32 channel, u32 device, u64 same_ns)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct appease_process *process = current_process();
+	struct appease_request *request;
+	u32 slot;
+
+	if (!process)
+		return;
+	if (channel != APPEASE_CHANNEL_AUDIO)
+		process->channel_read_ns = now;
+	request = try_lookup_request(&process->attention, now);
+	if (request && !process->attention.nr_hops && request->channel == channel &&
+	    request->device == (device & ((1 << MINOR_BITS) - 1)) && now - request->opened_ns < same_ns) {
+		process->context_id = request->id;
+		process->context_opened_ns = request->opened_ns;
+		return;
+	}
+	request = new_request(channel, device, now, &slot);
+	if (!request) {
+		count(APPEASE_CNT_OPEN_DENIED);
+		return;
+	}
+	process->attention.request_id = request->id;
+	process->attention.slot = slot;
+	process->attention.since_ns = now;
+	process->attention.until_ns = now + attention_ns;
+	process->attention.nr_hops = 0;
+	process->context_id = request->id;
+	process->context_opened_ns = now;
+	process->loan_until_ns = 0;
+	process->loan_debt_ns = 0;
+	arm(now);
+	count(APPEASE_CNT_OPENED);
+}
+
+/* Writers */
+
+/* Leaves @attention on @key, one hop further, as written by the current process. */
+static __always_inline void leave_stamp(const struct stamp_key *key, const struct appease_attention *attention,
+					u32 object, u64 now)
+{
+	u32 zero = 0, hop = attention->nr_hops;
+	struct appease_attention *stamp = bpf_map_lookup_elem(&scratch, &zero);
+
+	if (!stamp)
+		return;
+	if (hop >= max_hops || hop >= APPEASE_MAX_HOPS) {
+		count(APPEASE_CNT_HOPS_EXCEEDED);
+		bpf_map_delete_elem(&stamps, key);
+		return;
+	}
+	*stamp = *attention;
+	stamp->path[hop].at_ns = now;
+	stamp->path[hop].tgid = current_tgid();
+	stamp->path[hop].object = object;
+	stamp->nr_hops = hop + 1;
+	bpf_map_update_elem(&stamps, key, stamp, BPF_ANY);
+	count(APPEASE_CNT_STAMPED);
+}
+
+/* The request for which the current process speaks: that of the last message it read; NULL: for nobody's. */
+static __always_inline struct appease_request *try_spoken_for(struct appease_process *process, u64 now)
+{
+	if (!process || !process->context_id || process->context_id != process->attention.request_id)
+		return NULL;
+	return try_lookup_request(&process->attention, now);
+}
+
+/*
+ * The current process writes to @key. What an attended one writes for its customer is stamped, and who wakes up from
+ * it is lent a turn; anything else takes the stamp of an earlier message off.
+ */
+static __always_inline void note_write(const struct stamp_key *key, u32 object)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct appease_process *process = try_current_process();
+	struct appease_request *request = try_spoken_for(process, now);
+	struct handing *handing;
+
+	if (request) {
+		leave_stamp(key, &process->attention, object, now);
+		begin_handing(request->id, request->opened_ns, NULL, now);
+		return;
+	}
+	/* A kernel worker that carries a stamp, such as a terminal's echo. */
+	handing = this_handing();
+	if (handing && handing->via.b && handing->pid == (u32)bpf_get_current_pid_tgid()) {
+		struct appease_attention *carried = bpf_map_lookup_elem(&stamps, &handing->via);
+
+		if (carried) {
+			leave_stamp(key, carried, object, now);
+			return;
+		}
+	}
+	bpf_map_delete_elem(&stamps, key);
+}
+
+/* Readers */
+
+/* The current process successfully read a message from @key. */
+static __always_inline void note_read(const struct stamp_key *key)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct appease_attention *stamp = bpf_map_lookup_elem(&stamps, key);
+	struct appease_request *request = NULL;
+	struct appease_process *process;
+
+	if (stamp)
+		request = try_lookup_request(stamp, now);
+	if (!request) {
+		process = try_current_process();
+		if (process)
+			process->context_id = 0;
+		return;
+	}
+	process = current_process();
+	if (!process)
+		return;
+	process->context_id = request->id;
+	process->context_opened_ns = request->opened_ns;
+	process->loan_until_ns = 0;
+	process->loan_debt_ns = 0;
+	/* An echo of what it wrote itself: it is nearer to the customer than its correspondent. */
+	if (process->attention.request_id == request->id)
+		return;
+	process->attention = *stamp;
+	process->attention.since_ns = now;
+	count(APPEASE_CNT_PICKED_UP);
+}
+
+static __always_inline s64 returned(void *ctx)
+{
+	u64 ret = 0;
+
+	bpf_get_func_ret(ctx, &ret);
+	return (s64)ret;
+}
+
+static __always_inline s32 returned_int(void *ctx)
+{
+	return (s32)returned(ctx);
+}
+
+static __always_inline u64 argument(void *ctx, u32 n)
+{
+	u64 value = 0;
+
+	bpf_get_func_arg(ctx, n, &value);
+	return value;
+}
+
+static __always_inline struct stamp_key object_key(const void *object, u32 kind)
+{
+	return (struct stamp_key){ .a = (u64)object, .b = kind };
+}
+
+/* Channels: input devices */
+
+static __always_inline void input_device_event(void)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	/* Its reader may have had no customer for hours: the wake-up must be looked at. */
+	arm(now);
+	begin_handing(0, now, NULL, now);
+}
+
+SEC("fentry/evdev_events")
+int appease_evdev_event(void *ctx)
+{
+	input_device_event();
+	return 0;
+}
+
+SEC("fexit/evdev_events")
+int appease_evdev_event_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+static __always_inline u32 file_device(u64 file)
+{
+	return BPF_CORE_READ((struct file *)file, f_inode, i_rdev);
+}
+
+SEC("fexit/evdev_read")
+int appease_evdev_read(void *ctx)
+{
+	if (returned(ctx) > 0)
+		open_request(APPEASE_CHANNEL_EVDEV, file_device(argument(ctx, 0)), SAME_REQUEST_NS);
+	return 0;
+}
+
+SEC("fentry/mousedev_notify_readers")
+int appease_mouse_event(void *ctx)
+{
+	input_device_event();
+	return 0;
+}
+
+SEC("fexit/mousedev_notify_readers")
+int appease_mouse_event_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+SEC("fexit/mousedev_read")
+int appease_mouse_read(void *ctx)
+{
+	if (returned(ctx) > 0)
+		open_request(APPEASE_CHANNEL_MOUSE, file_device(argument(ctx, 0)), SAME_REQUEST_NS);
+	return 0;
+}
+
+SEC("fentry/joydev_event")
+int appease_joystick_event(void *ctx)
+{
+	input_device_event();
+	return 0;
+}
+
+SEC("fexit/joydev_event")
+int appease_joystick_event_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+SEC("fexit/joydev_read")
+int appease_joystick_read(void *ctx)
+{
+	if (returned(ctx) > 0)
+		open_request(APPEASE_CHANNEL_JOYSTICK, file_device(argument(ctx, 0)), SAME_REQUEST_NS);
+	return 0;
+}
+
+/* Channel: sound that somebody hears */
+
+/* Shortest period of a sound stream that is told apart; each is a request of its own. */
+#define AUDIO_PERIOD_NS 10000000ULL
+
+static __always_inline void note_playback(struct snd_pcm_substream *substream)
+{
+	struct snd_pcm_runtime *runtime;
+	u32 state;
+
+	if (BPF_CORE_READ(substream, stream) != SNDRV_PCM_STREAM_PLAYBACK)
+		return;
+	runtime = BPF_CORE_READ(substream, runtime);
+	state = BPF_CORE_READ(runtime, state);
+	if (state != SNDRV_PCM_STATE_RUNNING && state != SNDRV_PCM_STATE_PREPARED && state != SNDRV_PCM_STATE_DRAINING)
+		return;
+	/* 116 is the major number of ALSA; the minor that matters to people is that of card and device. */
+	open_request(APPEASE_CHANNEL_AUDIO, 116 << MINOR_BITS | BPF_CORE_READ(substream, pcm, device), AUDIO_PERIOD_NS);
+}
+
+SEC("fexit/snd_pcm_common_ioctl")
+int appease_sound_ioctl(void *ctx)
+{
+	if (returned_int(ctx) >= 0)
+		note_playback((struct snd_pcm_substream *)argument(ctx, 1));
+	return 0;
+}
+
+SEC("fexit/__snd_pcm_lib_xfer")
+int appease_sound_transfer(void *ctx)
+{
+	if (returned(ctx) > 0)
+		note_playback((struct snd_pcm_substream *)argument(ctx, 0));
+	return 0;
+}
+
+/* Terminals: consoles and serial lines are channels, ptys carry messages */
+
+static __always_inline bool is_pty(struct tty_struct *tty)
+{
+	return BPF_CORE_READ(tty, driver, type) == TTY_DRIVER_TYPE_PTY;
+}
+
+SEC("fexit/n_tty_read")
+int appease_tty_read(void *ctx)
+{
+	struct tty_struct *tty = (struct tty_struct *)argument(ctx, 0);
+
+	if (returned(ctx) <= 0)
+		return 0;
+	if (is_pty(tty)) {
+		struct stamp_key key = object_key(tty, APPEASE_OBJECT_PTY);
+
+		if (is_armed())
+			note_read(&key);
+	} else {
+		u32 major = BPF_CORE_READ(tty, driver, major), minor = BPF_CORE_READ(tty, driver, minor_start);
+
+		open_request(APPEASE_CHANNEL_TTY, major << MINOR_BITS | (minor + BPF_CORE_READ(tty, index)),
+			     SAME_REQUEST_NS);
+	}
+	return 0;
+}
+
+SEC("fentry/pty_write")
+int appease_pty_write(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key(BPF_CORE_READ((struct tty_struct *)argument(ctx, 0), link), APPEASE_OBJECT_PTY);
+	note_write(&key, APPEASE_OBJECT_PTY);
+	return 0;
+}
+
+/* What was written to a pty reaches its reader through a kernel worker: follow the object, not the current task. */
+SEC("fentry/n_tty_receive_buf2")
+int appease_tty_deliver(void *ctx)
+{
+	struct tty_struct *tty = (struct tty_struct *)argument(ctx, 0);
+	struct appease_attention *stamp;
+	struct appease_request *request;
+	struct stamp_key key;
+	u64 now;
+
+	if (!is_pty(tty)) {
+		input_device_event();
+		return 0;
+	}
+	if (!is_armed())
+		return 0;
+	key = object_key(tty, APPEASE_OBJECT_PTY);
+	stamp = bpf_map_lookup_elem(&stamps, &key);
+	if (!stamp)
+		return 0;
+	now = bpf_ktime_get_ns();
+	request = try_lookup_request(stamp, now);
+	if (request)
+		begin_handing(request->id, request->opened_ns, &key, now);
+	return 0;
+}
+
+SEC("fexit/n_tty_receive_buf2")
+int appease_tty_deliver_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+/* Pipes and FIFOs */
+
+static __always_inline struct stamp_key pipe_key(void *ctx)
+{
+	struct kiocb *iocb = (struct kiocb *)argument(ctx, 0);
+
+	return object_key(BPF_CORE_READ(iocb, ki_filp, private_data), APPEASE_OBJECT_PIPE);
+}
+
+SEC("fentry/anon_pipe_write")
+int appease_pipe_write(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = pipe_key(ctx);
+	note_write(&key, APPEASE_OBJECT_PIPE);
+	return 0;
+}
+
+SEC("fexit/anon_pipe_read")
+int appease_pipe_read(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed() || returned(ctx) <= 0)
+		return 0;
+	key = pipe_key(ctx);
+	note_read(&key);
+	return 0;
+}
+
+/* Event counters */
+
+SEC("fentry/eventfd_write")
+int appease_eventfd_write(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 0), private_data), APPEASE_OBJECT_EVENTFD);
+	note_write(&key, APPEASE_OBJECT_EVENTFD);
+	return 0;
+}
+
+SEC("fexit/eventfd_read")
+int appease_eventfd_read(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed() || returned(ctx) <= 0)
+		return 0;
+	key = object_key(BPF_CORE_READ((struct kiocb *)argument(ctx, 0), ki_filp, private_data),
+			 APPEASE_OBJECT_EVENTFD);
+	note_read(&key);
+	return 0;
+}
+
+/* Sockets */
+
+static __always_inline u64 mix(u64 hash, u64 value)
+{
+	hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+	return hash * 0xff51afd7ed558ccdULL;
+}
+
+static __always_inline u64 address6(const struct in6_addr *address)
+{
+	return mix(mix(0, *(u64 *)&address->in6_u.u6_addr8[0]), *(u64 *)&address->in6_u.u6_addr8[8]);
+}
+
+/*
+ * Key of the direction of an inet connection: from @sk's local end to the far one if @outgoing, else towards @sk. Both
+ * ends of a connection inside this machine so agree on it.
+ */
+static __always_inline struct stamp_key inet_key(struct sock *sk, u32 protocol, bool outgoing)
+{
+	struct sock_common common;
+	u64 local, remote, ports;
+	u16 near_port, far_port;
+
+	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
+	near_port = common.skc_num;
+	far_port = bpf_ntohs(common.skc_dport);
+	if (common.skc_family == AF_INET6) {
+		local = address6(&common.skc_v6_rcv_saddr);
+		remote = address6(&common.skc_v6_daddr);
+	} else {
+		local = common.skc_rcv_saddr;
+		remote = common.skc_daddr;
+	}
+	ports = outgoing ? (u64)near_port << 16 | far_port : (u64)far_port << 16 | near_port;
+	return (struct stamp_key){
+		.a = outgoing ? mix(local, remote) : mix(remote, local),
+		.b = ports << 16 | protocol << 8 | APPEASE_OBJECT_INET,
+	};
+}
+
+/* Whether the current task is in the middle of sending for a customer. */
+static __always_inline bool is_handing_on(u64 now)
+{
+	struct handing *handing = this_handing();
+
+	return handing && handing->request_id && handing->pid == (u32)bpf_get_current_pid_tgid() &&
+	       now - handing->at_ns < HANDING_NS;
+}
+
+/* Data that a TCP peer inside this machine stamped arrives: who waits for it is lent a turn. */
+static __always_inline void deliver_tcp(struct sock *sk)
+{
+	struct stamp_key key = inet_key(sk, IPPROTO_TCP, false);
+	struct appease_attention *stamp = bpf_map_lookup_elem(&stamps, &key);
+	struct appease_request *request;
+	u64 now;
+
+	if (!stamp)
+		return;
+	now = bpf_ktime_get_ns();
+	request = try_lookup_request(stamp, now);
+	if (request)
+		begin_handing(request->id, request->opened_ns, NULL, now);
+}
+
+/*
+ * A datagram arrives. One from inside this machine does so in its sender's context, so the receiving socket itself is
+ * stamped: it need not be connected, and then does not know its peer.
+ */
+static __always_inline void deliver_udp(struct sock *sk)
+{
+	struct stamp_key key = object_key(sk, APPEASE_OBJECT_INET);
+
+	if (is_handing_on(bpf_ktime_get_ns()))
+		note_write(&key, APPEASE_OBJECT_INET);
+	else
+		bpf_map_delete_elem(&stamps, &key);
+}
+
+/* Data arrives at a socket. For unix sockets of every type that happens in the sender's context. */
+SEC("fentry/sock_def_readable")
+int appease_socket_deliver(void *ctx)
+{
+	struct stamp_key key;
+	struct sock *sk;
+	u16 family;
+
+	if (!is_armed())
+		return 0;
+	sk = (struct sock *)argument(ctx, 0);
+	family = BPF_CORE_READ(sk, __sk_common.skc_family);
+	if (family == AF_UNIX) {
+		key = object_key(sk, APPEASE_OBJECT_UNIX);
+		note_write(&key, APPEASE_OBJECT_UNIX);
+	} else if (family == AF_INET || family == AF_INET6) {
+		u16 protocol = BPF_CORE_READ(sk, sk_protocol);
+
+		if (protocol == IPPROTO_TCP)
+			deliver_tcp(sk);
+		else if (protocol == IPPROTO_UDP)
+			deliver_udp(sk);
+	}
+	return 0;
+}
+
+/* Before the data goes out: inside this machine the reader may run before the sender returns. */
+SEC("fentry/tcp_sendmsg")
+int appease_tcp_send(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = inet_key((struct sock *)argument(ctx, 0), IPPROTO_TCP, true);
+	note_write(&key, APPEASE_OBJECT_INET);
+	return 0;
+}
+
+static __always_inline void note_udp_send(void)
+{
+	struct appease_request *request;
+	u64 now;
+
+	if (!is_armed())
+		return;
+	now = bpf_ktime_get_ns();
+	request = try_spoken_for(try_current_process(), now);
+	if (request)
+		begin_handing(request->id, request->opened_ns, NULL, now);
+}
+
+SEC("fentry/udp_sendmsg")
+int appease_udp_send(void *ctx)
+{
+	note_udp_send();
+	return 0;
+}
+
+SEC("fentry/udpv6_sendmsg")
+int appease_udp6_send(void *ctx)
+{
+	note_udp_send();
+	return 0;
+}
+
+static __always_inline bool received(void *ctx)
+{
+	return is_armed() && returned_int(ctx) > 0 && !(argument(ctx, 3) & MSG_PEEK);
+}
+
+SEC("fexit/tcp_recvmsg")
+int appease_tcp_receive(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!received(ctx))
+		return 0;
+	key = inet_key((struct sock *)argument(ctx, 0), IPPROTO_TCP, false);
+	note_read(&key);
+	return 0;
+}
+
+static __always_inline void note_udp_receive(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!received(ctx))
+		return;
+	key = object_key((struct sock *)argument(ctx, 0), APPEASE_OBJECT_INET);
+	note_read(&key);
+}
+
+SEC("fexit/udp_recvmsg")
+int appease_udp_receive(void *ctx)
+{
+	note_udp_receive(ctx);
+	return 0;
+}
+
+SEC("fexit/udpv6_recvmsg")
+int appease_udp6_receive(void *ctx)
+{
+	note_udp_receive(ctx);
+	return 0;
+}
+
+static __always_inline void note_unix_receive(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!received(ctx))
+		return;
+	key = object_key(BPF_CORE_READ((struct socket *)argument(ctx, 0), sk), APPEASE_OBJECT_UNIX);
+	note_read(&key);
+}
+
+SEC("fexit/unix_stream_recvmsg")
+int appease_unix_stream_receive(void *ctx)
+{
+	note_unix_receive(ctx);
+	return 0;
+}
+
+SEC("fexit/unix_dgram_recvmsg")
+int appease_unix_dgram_receive(void *ctx)
+{
+	note_unix_receive(ctx);
+	return 0;
+}
+
+/* Families */
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct appease_process *from, *to;
+	u64 now;
+	u32 hop;
+
+	if (!is_armed() || parent->tgid == child->tgid)
+		return 0;
+	from = bpf_task_storage_get(&processes, parent->group_leader, 0, 0);
+	if (!from)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!try_lookup_request(&from->attention, now))
+		return 0;
+	hop = from->attention.nr_hops;
+	if (hop >= max_hops || hop >= APPEASE_MAX_HOPS) {
+		count(APPEASE_CNT_HOPS_EXCEEDED);
+		return 0;
+	}
+	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!to) {
+		count(APPEASE_CNT_STORAGE_FAILED);
+		return 0;
+	}
+	to->attention = from->attention;
+	to->attention.since_ns = now;
+	to->attention.path[hop].at_ns = now;
+	to->attention.path[hop].tgid = parent->tgid;
+	to->attention.path[hop].object = APPEASE_OBJECT_FORK;
+	to->attention.nr_hops = hop + 1;
+	to->context_id = from->context_id;
+	to->context_opened_ns = from->context_opened_ns;
+	count(APPEASE_CNT_INHERITED);
+	return 0;
+}
+
+/*
+ * Called by the daemon now and then: stands the hooks down when nobody has been served for a while. An event that arrives
+ * meanwhile arms them again.
+ */
+SEC("syscall")
+int appease_stand_down(void *ctx)
+{
+	struct armed *armed = armed_state();
+	u64 until;
+
+	if (!armed || !armed->on)
+		return 0;
+	until = armed->until_ns;
+	if (policy_before(bpf_ktime_get_ns(), until))
+		return 0;
+	armed->on = 0;
+	if (armed->until_ns != until)
+		armed->on = 1;
+	return 0;
+}

@@ -1,0 +1,273 @@
+//! The records of `bpf/abi.h` as Rust types. Times are nanoseconds of the monotonic clock.
+
+use std::{
+    fmt, mem,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// Generated from the header.
+#[allow(missing_docs, non_upper_case_globals, non_camel_case_types, dead_code, clippy::all, clippy::pedantic)]
+pub(crate) mod raw {
+    include!(concat!(env!("OUT_DIR"), "/abi.rs"));
+}
+
+/// Defines an enum whose order is that of its C counterpart, with lower-case names.
+macro_rules! mirrored {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident => $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum $name { $($(#[$vdoc])* $variant,)* }
+
+        impl $name {
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The value with this number in the header, or the first for a number that is not known.
+            fn from_raw(number: u32) -> Self {
+                Self::ALL.get(number as usize).copied().unwrap_or(Self::ALL[0])
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(match self { $(Self::$variant => $text,)* })
+            }
+        }
+    };
+}
+
+mirrored! {
+    /// Scheduling class inside our scheduler, most urgent first.
+    Lane {
+        /// Kernel threads that the kernel did not put behind others.
+        Kernel => "kernel",
+        /// Somebody waits for it.
+        Attended => "attended",
+        /// Nobody does.
+        Other => "other",
+        /// `SCHED_IDLE`.
+        Idle => "idle",
+    }
+}
+
+mirrored! {
+    /// Where a customer reaches the machine.
+    Channel {
+        /// No channel.
+        None => "none",
+        /// An input device.
+        Evdev => "input device",
+        /// A console or a serial line.
+        Tty => "terminal",
+        /// `/dev/input/mice` and its kind.
+        Mouse => "mouse",
+        /// A joystick.
+        Joystick => "joystick",
+        /// A playback stream.
+        Audio => "sound",
+    }
+}
+
+mirrored! {
+    /// How attention came from one process to the next.
+    Object {
+        /// Not at all.
+        None => "nothing",
+        /// A unix socket.
+        Unix => "unix socket",
+        /// A TCP or UDP socket.
+        Inet => "inet socket",
+        /// A pipe or FIFO.
+        Pipe => "pipe",
+        /// A pseudo-terminal.
+        Pty => "pty",
+        /// An event counter.
+        Eventfd => "eventfd",
+        /// From parent to child.
+        Fork => "fork",
+    }
+}
+
+/// All lanes, in the order of [`LaneTimes`].
+pub const LANES: [Lane; 4] = [Lane::Kernel, Lane::Attended, Lane::Other, Lane::Idle];
+
+/// CPU time by lane, ns.
+pub type LaneTimes = [u64; 4];
+
+/// One step of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hop {
+    /// When it was written.
+    pub at_ns: u64,
+    /// Process that wrote, or forked.
+    pub tgid: u32,
+    /// What it wrote to.
+    pub object: Object,
+}
+
+/// One interaction of a customer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// Never used twice.
+    pub id: u64,
+    /// When its channel was read.
+    pub opened_ns: u64,
+    /// CPU time spent on it by all processes together.
+    pub served_ns: u64,
+    /// CPU time after which it is batch work.
+    pub budget_ns: u64,
+    /// Kind of channel.
+    pub channel: Channel,
+    /// Major number of the channel's device node.
+    pub major: u32,
+    /// Minor number of the channel's device node.
+    pub minor: u32,
+    /// Process that read the channel.
+    pub reader_tgid: u32,
+}
+
+/// That a process serves a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attention {
+    /// The request.
+    pub request: Request,
+    /// When the process got to it.
+    pub since_ns: u64,
+    /// When it expires.
+    pub until_ns: u64,
+    /// How it came here from the reader, nearest to the channel first.
+    pub path: Vec<Hop>,
+}
+
+impl Attention {
+    /// Whether it still counts at `now_ns`: not expired, budget left.
+    #[must_use]
+    pub fn is_live(&self, now_ns: u64) -> bool {
+        now_ns < self.until_ns && self.request.served_ns < self.request.budget_ns
+    }
+}
+
+/// What is known of one process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its id.
+    pub tgid: u32,
+    /// Its last attention, live or over; `None` when it never had any, or its request's record is used anew.
+    pub attention: Option<Attention>,
+    /// End of its last loan; 0: it never had one, or the loan was confirmed or used up.
+    pub loan_until_ns: u64,
+    /// Last successful read from a channel; 0: never.
+    pub channel_read_ns: u64,
+}
+
+impl raw::appease_process {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
+
+    /// The process, with its request's record if that is still of the same request.
+    pub(crate) fn resolve(&self, tgid: u32, request: Option<&raw::appease_request>) -> Process {
+        let attention = request.filter(|r| r.id == self.attention.request_id && r.id != 0).map(|r| Attention {
+            request: Request {
+                id: r.id,
+                opened_ns: r.opened_ns,
+                served_ns: r.served_ns,
+                budget_ns: r.budget_ns,
+                channel: Channel::from_raw(r.channel),
+                major: r.major,
+                minor: r.device,
+                reader_tgid: r.reader_tgid,
+            },
+            since_ns: self.attention.since_ns,
+            until_ns: self.attention.until_ns,
+            path: self.attention.path[..(self.attention.nr_hops as usize).min(self.attention.path.len())]
+                .iter()
+                .map(|hop| Hop { at_ns: hop.at_ns, tgid: hop.tgid, object: Object::from_raw(hop.object.into()) })
+                .collect(),
+        });
+        Process { tgid, attention, loan_until_ns: self.loan_until_ns, channel_read_ns: self.channel_read_ns }
+    }
+}
+
+impl raw::appease_request {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
+}
+
+/// A plain record at the head of `bytes`, if there are enough of them.
+fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < mem::size_of::<T>() {
+        return None;
+    }
+    // SAFETY: enough bytes, checked above; T is made of integers only, so every pattern is valid; unaligned is allowed.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// Records of integers only.
+trait Plain: Copy {}
+impl Plain for raw::appease_process {}
+impl Plain for raw::appease_request {}
+
+/// A handle of a process or thread, which is also the key of its task local storage.
+pub(crate) struct PidFd(OwnedFd);
+
+impl PidFd {
+    pub(crate) fn key(&self) -> [u8; 4] {
+        self.0.as_raw_fd().to_ne_bytes()
+    }
+}
+
+/// Opens a handle of the process `pid`, or of that thread.
+pub(crate) fn pidfd(pid: u32, thread: bool) -> Result<PidFd, Error> {
+    /// Same as `O_EXCL`, from Linux 6.9 on.
+    const PIDFD_THREAD: libc::c_int = libc::O_EXCL;
+    let flags = if thread { PIDFD_THREAD } else { 0 };
+    let id = libc::pid_t::try_from(pid).map_err(|_| Error::NoSuchProcess(pid))?;
+    // SAFETY: pidfd_open takes two integers.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, id, flags) };
+    match i32::try_from(fd) {
+        // SAFETY: the kernel has just handed us this descriptor.
+        Ok(fd) if fd >= 0 => Ok(PidFd(unsafe { OwnedFd::from_raw_fd(fd) })),
+        _ => Err(Error::NoSuchProcess(pid)),
+    }
+}
+
+/// Integers from the bytes of a map's value, in native order.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_ne_bytes(*chunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn enums_follow_the_header() {
+        assert_eq!(Lane::ALL.len(), raw::APPEASE_NR_LANES as usize);
+        assert_eq!(Channel::ALL.len(), raw::APPEASE_NR_CHANNELS as usize);
+        assert_eq!(Object::ALL.len(), raw::APPEASE_NR_OBJECTS as usize);
+        assert_eq!(Lane::from_raw(raw::APPEASE_LANE_OTHER), Lane::Other);
+        assert_eq!(Channel::from_raw(raw::APPEASE_CHANNEL_AUDIO), Channel::Audio);
+        assert_eq!(Object::from_raw(raw::APPEASE_OBJECT_FORK), Object::Fork);
+    }
+
+    #[test]
+    fn a_record_of_another_request_is_no_attention() {
+        let mut process = raw::appease_process::default();
+        process.attention.request_id = 7;
+        let mut request = raw::appease_request { id: 7, ..Default::default() };
+        assert!(process.resolve(1, Some(&request)).attention.is_some());
+        request.id = 8;
+        assert_eq!(process.resolve(1, Some(&request)).attention, None);
+    }
+
+    #[test]
+    fn short_bytes_are_no_record() {
+        assert!(raw::appease_request::from_bytes(&[0; 8]).is_none());
+    }
+}

@@ -1,0 +1,115 @@
+//! What can go wrong between user space and the BPF objects. Each message names the cure.
+
+use crate::features::{Features, Goal};
+
+/// Why a BPF object could not be loaded, attached or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The caller may not load BPF programs.
+    #[error(
+        "loading BPF programs is not permitted to this user: run it as root (sudo appease run), or start appease.service"
+    )]
+    NoPrivilege,
+    /// The kernel does not describe its own types.
+    #[error(
+        "this kernel has no BTF (/sys/kernel/btf/vmlinux): boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's are"
+    )]
+    NoBtf,
+    /// The kernel cannot run a scheduler made of BPF programs.
+    #[error(
+        "kernel {kernel} has no sched_ext: boot Linux 6.18 or later built with CONFIG_SCHED_CLASS_EXT=y (Debian: trixie-backports or sid)"
+    )]
+    NoSchedExt {
+        /// Release of the running kernel.
+        kernel: String,
+    },
+    /// The kernel's description of its scheduler functions is wrong, so that it refuses every caller of them.
+    #[error(
+        "kernel {kernel} has malformed scx kfunc prototypes in its BTF and loads no sched_ext scheduler at all: \
+         boot a kernel whose BTF was made by pahole 1.26 or later (Debian: 6.18 of trixie-backports, or sid's)"
+    )]
+    MalformedBtf {
+        /// Release of the running kernel.
+        kernel: String,
+    },
+    /// There can be one sched_ext scheduler at a time.
+    #[error(
+        "another sched_ext scheduler is attached: {name}; stop it first (scxctl stop, or end the program that started it)"
+    )]
+    OtherScheduler {
+        /// What the kernel calls it.
+        name: String,
+    },
+    /// Lockdown forbids BPF programs to read kernel memory.
+    #[error(
+        "kernel lockdown is at \"confidentiality\", which forbids tracing by BPF: boot without lockdown=confidentiality \
+         (\"integrity\" is fine)"
+    )]
+    Lockdown,
+    /// There is no process with this id.
+    #[error("there is no process {0}: look for it with pgrep or ps")]
+    NoSuchProcess(u32),
+    /// The scheduler's object could not be opened or loaded.
+    #[error("load the scheduler: {0}")]
+    Scheduler(String),
+    /// Anything else that libbpf or the kernel refused.
+    #[error("{what}: {source:#}")]
+    Libbpf {
+        /// What was tried, naming the thing ("attach hook tty_read").
+        what: String,
+        /// What libbpf said; part of the message, hence not a `source()` that would be printed once more.
+        r#source: libbpf_rs::Error,
+    },
+}
+
+impl Error {
+    /// That `what` was refused.
+    pub(crate) fn libbpf(what: &str, source: libbpf_rs::Error) -> Self {
+        Self::Libbpf { what: what.to_owned(), source }
+    }
+
+    /// Explains a refusal by what is known of the kernel; [`Error::Libbpf`] when that explains nothing.
+    ///
+    /// The verifier's own words ("func_proto incompatible with vmlinux") reach libbpf's log only, and the
+    /// error number is a bare `EINVAL`, so the cause is looked up where it lies.
+    #[must_use]
+    pub fn explain(what: impl Into<String>, source: libbpf_rs::Error, features: &Features, goal: Goal) -> Self {
+        features.obstacles(goal).into_iter().next().unwrap_or_else(|| Self::Libbpf { what: what.into(), source })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::features::{Btf, Lockdown, SchedExt};
+
+    fn refused() -> libbpf_rs::Error {
+        libbpf_rs::Error::from_raw_os_error(22)
+    }
+
+    fn sound() -> Features {
+        Features {
+            kernel: "6.18.15".into(),
+            privileged: true,
+            btf: Btf::Sound,
+            sched_ext: SchedExt::Idle,
+            lockdown: Lockdown::Off,
+        }
+    }
+
+    #[test]
+    fn refusals_are_explained_by_the_kernel() {
+        let malformed = Features { btf: Btf::Malformed(vec!["scx_bpf_kick_cpu".into()]), ..sound() };
+        let error = Error::explain("load sched", refused(), &malformed, Goal::Schedule);
+        assert!(matches!(error, Error::MalformedBtf { .. }), "{error}");
+        let error = Error::explain("load sense", refused(), &malformed, Goal::Sense);
+        assert!(matches!(error, Error::Libbpf { .. }), "{error}");
+    }
+
+    #[test]
+    fn an_unexplained_refusal_names_what_was_tried() {
+        let error = Error::explain("attach hook tty_read", refused(), &sound(), Goal::Sense);
+        assert_eq!(error.to_string(), "attach hook tty_read: Invalid argument (os error 22)");
+        assert!(std::error::Error::source(&error).is_none());
+    }
+}

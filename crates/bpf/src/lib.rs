@@ -1,0 +1,27 @@
+//! The BPF objects of appease: what they record, loading them, and reading their maps.
+//!
+//! [`Sensor`] watches; [`Scheduler`] schedules by what it saw and shares its maps. Both detach when dropped. This crate
+//! and `policy` are the only ones with unsafe code.
+
+mod abi;
+mod error;
+pub mod features;
+mod scheduler;
+mod sensor;
+
+pub use abi::{Attention, Channel, Hop, LANES, Lane, LaneTimes, Object, Process, Request};
+pub use error::Error;
+pub use scheduler::{Exit, SchedOptions, Scheduler};
+pub use sensor::{MissingHook, SenseOptions, Sensor};
+
+/// The generated skeletons.
+#[allow(missing_docs, dead_code, unused, clippy::all, clippy::pedantic, clippy::unwrap_used)]
+#[allow(clippy::undocumented_unsafe_blocks)]
+mod skeletons {
+    pub mod sense {
+        include!(concat!(env!("OUT_DIR"), "/sense_skel.rs"));
+    }
+    pub mod sched {
+        include!(concat!(env!("OUT_DIR"), "/sched_skel.rs"));
+    }
+}

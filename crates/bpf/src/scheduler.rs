@@ -1,0 +1,225 @@
+//! Loading and attaching `sched.bpf.c`.
+
+use std::{collections::BTreeMap, fs, mem::MaybeUninit, os::fd::AsFd, time::Duration};
+
+use libbpf_rs::{Link, MapCore, MapFlags};
+use scx_utils::{scx_ops_load, scx_ops_open, uei_exited, uei_read};
+
+use crate::{
+    Error, LANES, LaneTimes, Sensor,
+    abi::{pidfd, words},
+    features,
+    sensor::{SenseOptions, nanos, read_counters},
+    skeletons::sched::{SchedSkel, SchedSkelBuilder},
+};
+
+/// `SCX_OPS_SWITCH_PARTIAL` of the kernel's `sched_ext_ops`.
+const SWITCH_PARTIAL: u64 = 1 << 3;
+
+/// How the lanes share the CPUs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedOptions {
+    /// Longest turn of a task.
+    pub slice: Duration,
+    /// The other lane's guaranteed share of each epoch, per cent.
+    pub other_share_pct: u32,
+    /// Length of an epoch.
+    pub epoch: Duration,
+    /// A task of the other lane that waits longer than this runs next.
+    pub longest_wait: Duration,
+    /// Schedule only tasks that asked for it (`SCHED_EXT`).
+    pub partial: bool,
+    /// Length of the debug dump when the kernel ejects us; 0: the kernel's default.
+    pub exit_dump_len: u32,
+}
+
+impl Default for SchedOptions {
+    fn default() -> Self {
+        Self {
+            slice: Duration::from_millis(3),
+            other_share_pct: 5,
+            epoch: Duration::from_millis(200),
+            longest_wait: Duration::from_secs(1),
+            partial: false,
+            exit_dump_len: 0,
+        }
+    }
+}
+
+/// Why the kernel detached the scheduler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exit {
+    /// In one line.
+    pub reason: String,
+    /// Whether it asks to be started again (CPU hotplug).
+    pub restart: bool,
+}
+
+/// The scheduling half: detached when dropped.
+pub struct Scheduler {
+    skel: SchedSkel<'static>,
+    _link: Link,
+}
+
+impl Scheduler {
+    /// Attaches the scheduler, which then schedules all tasks by what `sensor` sees.
+    ///
+    /// # Errors
+    /// When the kernel has no sched_ext or unsound BTF, another scheduler is attached, or the programs are refused.
+    pub fn attach(sensor: &Sensor, sense: &SenseOptions, options: &SchedOptions) -> Result<Self, Error> {
+        if let Some(obstacle) = features::probe().obstacles(features::Goal::Schedule).into_iter().next() {
+            return Err(obstacle);
+        }
+        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+        let no_options = None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>;
+        let mut open = scx_ops_open!(SchedSkelBuilder::default(), storage, appease_ops, no_options)
+            .map_err(|e| Error::Scheduler(format!("{e:#}")))?;
+        open.progs.scx_lib_init_probe.set_autoload(false);
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.attention_ns = nanos(sense.attention);
+            rodata.retention_ns = nanos(sense.retention);
+            rodata.budget_ns = nanos(sense.budget);
+            rodata.loan_ns = nanos(sense.loan);
+            rodata.max_hops = sense.max_hops;
+            rodata.slice_ns = nanos(options.slice);
+            rodata.epoch_ns = nanos(options.epoch);
+            rodata.longest_wait_ns = nanos(options.longest_wait);
+            rodata.other_share_pct = options.other_share_pct;
+            rodata.nr_cpus = u32::try_from(scx_utils::NR_CPU_IDS.to_owned()).unwrap_or(1);
+        }
+        let ops = open.struct_ops.appease_ops_mut();
+        ops.exit_dump_len = options.exit_dump_len;
+        if options.partial {
+            ops.flags |= SWITCH_PARTIAL;
+        }
+        let shared = &sensor.main.maps;
+        let maps = &mut open.maps;
+        let reused = maps
+            .processes
+            .reuse_fd(shared.processes.as_fd())
+            .and_then(|()| maps.requests.reuse_fd(shared.requests.as_fd()))
+            .and_then(|()| maps.handings.reuse_fd(shared.handings.as_fd()))
+            .and_then(|()| maps.armed_map.reuse_fd(shared.armed_map.as_fd()))
+            .and_then(|()| maps.counters.reuse_fd(shared.counters.as_fd()));
+        reused.map_err(|e| Error::libbpf("share the maps", e))?;
+        let mut skel = scx_ops_load!(open, appease_ops, uei).map_err(|e| Error::Scheduler(format!("{e:#}")))?;
+        // Not scx_ops_attach!, which also attaches every tracing program of the object; this one has none to attach.
+        let link = skel.maps.appease_ops.attach_struct_ops().map_err(|e| Error::libbpf("attach the scheduler", e))?;
+        Ok(Self { skel, _link: link })
+    }
+
+    /// Why the kernel has detached us, if it has.
+    #[must_use]
+    pub fn exit(&self) -> Option<Exit> {
+        if !uei_exited!(&self.skel, uei) {
+            return None;
+        }
+        let info = uei_read!(&self.skel, uei);
+        let restart = info.should_restart();
+        let reason = match info.report() {
+            Ok(()) => "detached by the kernel".to_owned(),
+            Err(error) => format!("{error:#}"),
+        };
+        Some(Exit { reason, restart })
+    }
+
+    /// CPU time by lane since the scheduler was attached.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn lanes(&self) -> Result<LaneTimes, Error> {
+        const NAMES: [&str; 4] = ["", "", "", ""];
+        let sums = read_counters(&self.skel.maps.lane_totals, &NAMES)?;
+        let mut times = LaneTimes::default();
+        for (time, (_, sum)) in times.iter_mut().zip(sums) {
+            *time = sum;
+        }
+        Ok(times)
+    }
+
+    /// Counters by name.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
+        const NAMES: [&str; 7] = [
+            "put on an idle CPU at once",
+            "queued as attended",
+            "queued as other or idle",
+            "displaced by attended wake-ups",
+            "turns that the other lane's share was due for",
+            "tasks that waited too long",
+            "brought back after realtime work",
+        ];
+        read_counters(&self.skel.maps.sched_counters, &NAMES)
+    }
+
+    /// CPU time by lane of the process `pid`, all its living threads together.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchProcess`], or when the kernel does not answer.
+    pub fn process_lanes(&self, pid: u32) -> Result<LaneTimes, Error> {
+        let mut sum = LaneTimes::default();
+        let threads = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::NoSuchProcess(pid))?;
+        for thread in threads.flatten() {
+            let Some(tid) = thread.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            add(&mut sum, self.thread_lanes(tid)?);
+        }
+        Ok(sum)
+    }
+
+    /// CPU time by lane and command name, of all tasks that ran since the scheduler was attached.
+    ///
+    /// # Errors
+    /// When the kernel does not answer.
+    pub fn commands(&self) -> Result<BTreeMap<String, LaneTimes>, Error> {
+        let mut commands = BTreeMap::new();
+        for key in self.skel.maps.commands.keys() {
+            let Ok(Some(value)) = self.skel.maps.commands.lookup(&key, MapFlags::ANY) else { continue };
+            add(commands.entry(name_of(&key)).or_default(), times(&value));
+        }
+        for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            if !process.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit())) {
+                continue;
+            }
+            for thread in fs::read_dir(process.path().join("task")).into_iter().flatten().flatten() {
+                let Some(tid) = thread.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+                let Ok(comm) = fs::read(thread.path().join("comm")) else { continue };
+                add(commands.entry(name_of(comm.trim_ascii_end())).or_default(), self.thread_lanes(tid)?);
+            }
+        }
+        commands.retain(|_, times: &mut LaneTimes| times.iter().any(|&t| t > 0));
+        Ok(commands)
+    }
+
+    /// Zero for a thread that is gone, or not scheduled by us.
+    fn thread_lanes(&self, tid: u32) -> Result<LaneTimes, Error> {
+        let Ok(handle) = pidfd(tid, true) else { return Ok(LaneTimes::default()) };
+        match self.skel.maps.task_ctxs.lookup(&handle.key(), MapFlags::ANY) {
+            Ok(Some(bytes)) => Ok(times(&bytes)),
+            // The thread went between the two calls.
+            Ok(None) | Err(_) => Ok(LaneTimes::default()),
+        }
+    }
+}
+
+fn add(sum: &mut LaneTimes, more: LaneTimes) {
+    for (sum, more) in sum.iter_mut().zip(more) {
+        *sum += more;
+    }
+}
+
+/// The lane times at the head of a record.
+fn times(bytes: &[u8]) -> LaneTimes {
+    let mut times = LaneTimes::default();
+    for (time, word) in times.iter_mut().zip(words(bytes).take(LANES.len())) {
+        *time = word;
+    }
+    times
+}
+
+/// A command name as the kernel keeps it: up to the first NUL.
+fn name_of(comm: &[u8]) -> String {
+    let end = comm.iter().position(|&b| b == 0).unwrap_or(comm.len());
+    String::from_utf8_lossy(&comm[..end]).into_owned()
+}

@@ -1,0 +1,228 @@
+//! What `appease status` prints.
+
+use appease_engine::control::{Attended, Command, LaneNs, Missing, Status};
+
+use crate::units::{percent, signed_time, time};
+
+/// Commands that are listed; all of them are in the JSON form.
+const COMMANDS_SHOWN: usize = 12;
+
+/// All of it, in tables.
+pub fn text(status: &Status) -> String {
+    let mut text = format!(
+        "appease {} on Linux {}: policy {}, backend {}, process {}, running for {}{}\n",
+        status.version,
+        status.kernel,
+        status.policy,
+        status.backend,
+        status.pid,
+        time(status.uptime_ms.saturating_mul(1_000_000)),
+        match status.restarts {
+            0 => String::new(),
+            n => format!(", attached anew {n} times"),
+        },
+    );
+    section(&mut text, "lanes", &lanes(status.lanes));
+    section(&mut text, "attended now", &attended(&status.attended));
+    section(&mut text, "commands, by CPU time", &commands(&status.commands));
+    let counters: Vec<Vec<String>> =
+        status.counters.iter().map(|counter| vec![counter.name.clone(), format!(">{}", counter.value)]).collect();
+    section(&mut text, "counters", &counters);
+    section(&mut text, "not seen on this kernel", &missing(&status.missing));
+    if status.restricted {
+        text += "\nProcesses of others are left out: ask as root for all of them.\n";
+    }
+    text
+}
+
+/// A heading and aligned rows; nothing without rows. A cell that begins with `>` is aligned to the right.
+fn section(text: &mut String, heading: &str, rows: &[Vec<String>]) {
+    if rows.is_empty() {
+        return;
+    }
+    *text += &format!("\n{heading}\n");
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| bare(cell).chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells: Vec<String> = row
+            .iter()
+            .zip(&widths)
+            .map(|(cell, &width)| match cell.strip_prefix('>') {
+                Some(cell) => format!("{cell:>width$}"),
+                None => format!("{cell:<width$}"),
+            })
+            .collect();
+        *text += format!("  {}", cells.join("  ")).trim_end();
+        *text += "\n";
+    }
+}
+
+fn bare(cell: &str) -> &str {
+    cell.strip_prefix('>').unwrap_or(cell)
+}
+
+fn lanes(lanes: LaneNs) -> Vec<Vec<String>> {
+    let row = |(name, ns): (&str, u64)| {
+        vec![name.into(), format!(">{}", time(ns)), format!(">{}", percent(ns, lanes.total()))]
+    };
+    lanes.by_name().into_iter().map(row).collect()
+}
+
+fn attended(processes: &[Attended]) -> Vec<Vec<String>> {
+    let row = |one: &Attended| {
+        let mut row = vec![format!(">{}", one.pid), printable(&one.comm)];
+        match &one.chain {
+            Some(chain) => row.extend([
+                chain.node.strip_prefix("/dev/").unwrap_or(&chain.node).into(),
+                format!("{} ago", time(chain.opened_ago_ns)),
+                match chain.hops.len() {
+                    1 => "1 hop".into(),
+                    n => format!("{n} hops"),
+                },
+                format!("unhappy {}", signed_time(chain.unhappy_ns)),
+            ]),
+            None => row.push(format!("on loan, {} left", time(one.loan_left_ns))),
+        }
+        row
+    };
+    processes.iter().map(row).collect()
+}
+
+fn commands(commands: &[Command]) -> Vec<Vec<String>> {
+    if commands.is_empty() {
+        return Vec::new();
+    }
+    let head = [""].into_iter().chain(LaneNs::default().by_name().map(|(name, _)| name));
+    let mut rows = vec![head.map(|name| format!(">{name}")).collect()];
+    for command in commands.iter().take(COMMANDS_SHOWN) {
+        let mut row = vec![printable(&command.comm)];
+        row.extend(
+            command.lane_ns.by_name().map(|(_, ns)| if ns == 0 { ">-".into() } else { format!(">{}", time(ns)) }),
+        );
+        rows.push(row);
+    }
+    if let Some(more) = commands.len().checked_sub(COMMANDS_SHOWN).filter(|more| *more > 0) {
+        rows.push(vec![format!("and {more} more")]);
+    }
+    rows
+}
+
+fn missing(missing: &[Missing]) -> Vec<Vec<String>> {
+    let row = |one: &Missing| {
+        let cause = match &one.waits_for_module {
+            Some(module) => format!("until module {module} comes"),
+            None => "no such function".into(),
+        };
+        vec![one.hook.clone(), one.lost.clone(), cause]
+    };
+    missing.iter().map(row).collect()
+}
+
+/// Names are what programs make them: control characters must not reach the terminal.
+fn printable(comm: &str) -> String {
+    comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use appease_engine::control::{Chain, Counter, HopStep};
+
+    use super::*;
+
+    fn status() -> Status {
+        let chain = Chain {
+            request: 9,
+            channel: "evdev".into(),
+            node: "/dev/input/event5".into(),
+            device: "keyboard".into(),
+            reader_pid: 345,
+            reader: "Xorg".into(),
+            opened_ago_ns: 4_100_000,
+            served_ns: 1_700_000,
+            budget_ns: 2_000_000_000,
+            unhappy_ns: 2_400_000,
+            left_ns: 1,
+            hops: vec![HopStep { object: "unix".into(), pid: 456, comm: "xterm".into(), ago_ns: 1 }],
+        };
+        Status {
+            version: "0.1.0".into(),
+            kernel: "7.2.13+deb14-amd64".into(),
+            backend: "scx".into(),
+            policy: "appease".into(),
+            pid: 212,
+            uptime_ms: 185_000,
+            restarts: 0,
+            restricted: false,
+            missing: vec![Missing {
+                hook: "joydev_read".into(),
+                lost: "joysticks as channels".into(),
+                waits_for_module: Some("joydev".into()),
+            }],
+            lanes: LaneNs { kernel: 12_300_000, attended: 1_230_000_000, other: 9_000_000_000, idle: 0 },
+            counters: vec![
+                Counter { name: "requests opened".into(), value: 61 },
+                Counter { name: "loans".into(), value: 1_234 },
+            ],
+            attended: vec![
+                Attended { pid: 456, comm: "xterm".into(), chain: Some(chain), loan_left_ns: 0 },
+                Attended { pid: 1345, comm: "Xorg".into(), chain: None, loan_left_ns: 800_000 },
+            ],
+            commands: vec![
+                Command { comm: "stress-ng-cpu".into(), lane_ns: [0, 0, 9_000_000_000, 0].into() },
+                Command { comm: "xterm".into(), lane_ns: [0, 1_200_000_000, 3_000, 0].into() },
+            ],
+        }
+    }
+
+    #[test]
+    fn tables_are_aligned() {
+        insta::assert_snapshot!(text(&status()), @r"
+        appease 0.1.0 on Linux 7.2.13+deb14-amd64: policy appease, backend scx, process 212, running for 3 min 5 s
+
+        lanes
+          kernel    12.3 ms   0.1 %
+          attended    1.2 s  12.0 %
+          other         9 s  87.8 %
+          idle         0 ns   0.0 %
+
+        attended now
+           456  xterm  input/event5          4.1 ms ago  1 hop  unhappy 2.4 ms
+          1345  Xorg   on loan, 800 µs left
+
+        commands, by CPU time
+                         kernel  attended  other  idle
+          stress-ng-cpu       -         -    9 s     -
+          xterm               -     1.2 s   3 µs     -
+
+        counters
+          requests opened    61
+          loans            1234
+
+        not seen on this kernel
+          joydev_read  joysticks as channels  until module joydev comes
+        ");
+    }
+
+    #[test]
+    fn the_rest_is_counted_and_restriction_told() {
+        let command = status().commands[0].clone();
+        let status = Status { commands: vec![command; COMMANDS_SHOWN + 3], restricted: true, restarts: 2, ..status() };
+        let text = text(&status);
+        assert!(text.contains("\n  and 3 more\n"), "{text}");
+        assert!(text.contains(", attached anew 2 times\n"), "{text}");
+        assert!(text.ends_with("ask as root for all of them.\n"), "{text}");
+    }
+
+    #[test]
+    fn json_has_what_other_programs_read() {
+        let json = serde_json::to_value(status()).expect("JSON");
+        assert_eq!(json["commands"][1]["comm"], "xterm");
+        let lanes = &json["commands"][1]["lane_ns"];
+        for (lane, ns) in [("kernel", 0), ("attended", 1_200_000_000), ("other", 3_000), ("idle", 0)] {
+            assert_eq!(lanes[lane], ns, "{lane}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! What `appease why` prints.
+
+use appease_engine::control::{Chain, LaneNs, Standing, Why};
+
+use crate::units::{signed_time, time};
+
+/// The chain, or why there is none; then what the process has got so far.
+pub fn text(why: &Why) -> String {
+    let mut text = format!("{} {} ({}): {}\n", why.pid, shown(&why.comm), why.lane, reason(why));
+    if let Some(ago) = why.channel_read_ago_ns {
+        text += &format!("  read a channel itself {} ago\n", time(ago));
+    }
+    text + &format!("  CPU time: {}\n", lanes(why.lane_ns))
+}
+
+fn reason(why: &Why) -> String {
+    match (why.lane.as_str(), why.standing, &why.chain) {
+        ("realtime", ..) => "realtime and deadline processes run before all that appease schedules".into(),
+        ("foreign", ..) => "it did not ask for SCHED_EXT, and appease runs with --partial".into(),
+        ("kernel", ..) => "kernel threads run before all others".into(),
+        (_, Standing::Current, Some(chain)) => {
+            format!("{}; {}; for another {}", origin(chain, why.pid), cost(chain), signed_time(chain.left_ns))
+        }
+        (_, standing, chain) => {
+            let loan = match why.loan_left_ns {
+                0 => String::new(),
+                left => format!("a turn is lent to it since a wake-up, {} left at most; ", time(left)),
+            };
+            let idle = if why.lane == "idle" { "it asked for SCHED_IDLE; " } else { "" };
+            format!("{loan}{idle}{}", without(standing, chain.as_ref(), why.pid))
+        }
+    }
+}
+
+/// Why nobody waits for it.
+fn without(standing: Standing, chain: Option<&Chain>, pid: u32) -> String {
+    match (standing, chain) {
+        (Standing::Expired, Some(chain)) => format!(
+            "nobody waits for it any more: attention ended {} ago; it was {}; {}",
+            time(chain.left_ns.unsigned_abs()),
+            origin(chain, pid),
+            cost(chain)
+        ),
+        (Standing::Spent, Some(chain)) => {
+            format!("batch work: its request has used up its budget; it was {}; {}", origin(chain, pid), cost(chain))
+        }
+        _ => "nobody waits for it: no request has come to it from any channel".into(),
+    }
+}
+
+/// From the channel to the process.
+fn origin(chain: &Chain, pid: u32) -> String {
+    let node = chain.node.strip_prefix("/dev/").unwrap_or(&chain.node);
+    let node = node.rsplit('/').next().unwrap_or(node);
+    let device = if chain.device.is_empty() { String::new() } else { format!(" \"{}\"", chain.device) };
+    let reader = if chain.reader_pid == pid { "itself".into() } else { process(&chain.reader, chain.reader_pid) };
+    let verb = if chain.channel == "audio" { "played" } else { "read" };
+    let mut text = format!("{node}{device} {verb} by {reader} {} ago", time(chain.opened_ago_ns));
+    for hop in &chain.hops {
+        text += &format!(" → {} → {}", object(&hop.object), process(&hop.comm, hop.pid));
+    }
+    text
+}
+
+fn cost(chain: &Chain) -> String {
+    let unhappy = signed_time(chain.unhappy_ns);
+    format!("unhappy {unhappy}; CPU spent {} of {}", time(chain.served_ns), time(chain.budget_ns))
+}
+
+fn process(comm: &str, pid: u32) -> String {
+    format!("{}[{pid}]", shown(comm))
+}
+
+/// A process that is gone has no name any more. Names are what programs make them: control characters
+/// must not reach the terminal.
+fn shown(comm: &str) -> String {
+    if comm.is_empty() { "gone".into() } else { comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect() }
+}
+
+fn object(object: &str) -> &str {
+    match object {
+        "unix" => "unix socket",
+        "inet" => "inet socket",
+        other => other,
+    }
+}
+
+fn lanes(lane_ns: LaneNs) -> String {
+    let parts: Vec<String> =
+        lane_ns.by_name().iter().filter(|(_, ns)| *ns > 0).map(|(name, ns)| format!("{name} {}", time(*ns))).collect();
+    if parts.is_empty() { "none since appease started".into() } else { parts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use appease_engine::control::HopStep;
+
+    use super::*;
+
+    fn hop(object: &str, pid: u32, comm: &str) -> HopStep {
+        HopStep { object: object.into(), pid, comm: comm.into(), ago_ns: 1_000_000 }
+    }
+
+    fn chain() -> Chain {
+        Chain {
+            request: 7,
+            channel: "evdev".into(),
+            node: "/dev/input/event5".into(),
+            device: "AT Translated Set 2 keyboard".into(),
+            reader_pid: 345,
+            reader: "Xorg".into(),
+            opened_ago_ns: 4_100_000,
+            served_ns: 1_700_000,
+            budget_ns: 2_000_000_000,
+            unhappy_ns: 2_400_000,
+            left_ns: 3_995_900_000,
+            hops: vec![hop("unix", 456, "xterm"), hop("pty", 500, ""), hop("fork", 812, "mawk")],
+        }
+    }
+
+    fn why(lane: &str, standing: Standing, chain: Option<Chain>) -> Why {
+        Why {
+            pid: 812,
+            comm: "mawk".into(),
+            lane: lane.into(),
+            standing,
+            chain,
+            loan_left_ns: 0,
+            channel_read_ago_ns: None,
+            lane_ns: LaneNs { kernel: 0, attended: 160_000_000, other: 30_000, idle: 0 },
+        }
+    }
+
+    #[test]
+    fn attended_by_a_chain() {
+        insta::assert_snapshot!(text(&why("attended", Standing::Current, Some(chain()))), @r#"
+        812 mawk (attended): event5 "AT Translated Set 2 keyboard" read by Xorg[345] 4.1 ms ago → unix socket → xterm[456] → pty → gone[500] → fork → mawk[812]; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s; for another 3.9 s
+          CPU time: attended 160 ms, other 30 µs
+        "#);
+    }
+
+    #[test]
+    fn a_reader_itself() {
+        let chain = Chain { reader_pid: 812, hops: vec![], device: String::new(), node: "/dev/tty1".into(), ..chain() };
+        let why = Why { channel_read_ago_ns: Some(4_100_000), ..why("attended", Standing::Current, Some(chain)) };
+        insta::assert_snapshot!(text(&why), @r"
+        812 mawk (attended): tty1 read by itself 4.1 ms ago; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s; for another 3.9 s
+          read a channel itself 4.1 ms ago
+          CPU time: attended 160 ms, other 30 µs
+        ");
+    }
+
+    #[test]
+    fn expired() {
+        let chain = Chain { left_ns: -1_200_000_000, ..chain() };
+        insta::assert_snapshot!(text(&why("other", Standing::Expired, Some(chain))), @r#"
+        812 mawk (other): nobody waits for it any more: attention ended 1.2 s ago; it was event5 "AT Translated Set 2 keyboard" read by Xorg[345] 4.1 ms ago → unix socket → xterm[456] → pty → gone[500] → fork → mawk[812]; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s
+          CPU time: attended 160 ms, other 30 µs
+        "#);
+    }
+
+    #[test]
+    fn budget_used_up() {
+        let chain =
+            Chain { served_ns: 2_100_000_000, opened_ago_ns: 3_000_000_000, unhappy_ns: 900_000_000, ..chain() };
+        insta::assert_snapshot!(text(&why("other", Standing::Spent, Some(chain))), @r#"
+        812 mawk (other): batch work: its request has used up its budget; it was event5 "AT Translated Set 2 keyboard" read by Xorg[345] 3 s ago → unix socket → xterm[456] → pty → gone[500] → fork → mawk[812]; unhappy 900 ms; CPU spent 2.1 s of 2 s
+          CPU time: attended 160 ms, other 30 µs
+        "#);
+    }
+
+    #[test]
+    fn no_chain() {
+        let reasons: Vec<String> = [
+            why("other", Standing::None, None),
+            why("idle", Standing::None, None),
+            why("kernel", Standing::None, None),
+            why("realtime", Standing::None, None),
+            why("foreign", Standing::None, None),
+            Why { loan_left_ns: 800_000, ..why("attended", Standing::None, None) },
+        ]
+        .iter()
+        .map(|why| format!("{}: {}", why.lane, reason(why)))
+        .collect();
+        insta::assert_snapshot!(reasons.join("\n"), @r"
+        other: nobody waits for it: no request has come to it from any channel
+        idle: it asked for SCHED_IDLE; nobody waits for it: no request has come to it from any channel
+        kernel: kernel threads run before all others
+        realtime: realtime and deadline processes run before all that appease schedules
+        foreign: it did not ask for SCHED_EXT, and appease runs with --partial
+        attended: a turn is lent to it since a wake-up, 800 µs left at most; nobody waits for it: no request has come to it from any channel
+        ");
+    }
+
+    #[test]
+    fn names_cannot_play_with_the_terminal() {
+        assert_eq!(process("\u{1b}[2J", 1), "?[2J[1]");
+    }
+}

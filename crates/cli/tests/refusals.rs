@@ -1,0 +1,80 @@
+//! The command as people run it, where it must refuse: one message that names thing and cure, non-zero exit,
+//! nothing changed.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+fn appease(run_dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_appease"));
+    command.arg("--run-dir").arg(run_dir).args(args);
+    command.output().expect("start appease")
+}
+
+fn refusal(output: &Output) -> String {
+    assert!(!output.status.success(), "it succeeded");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Whether this machine cannot run the scheduler anyway; the tests that need one which cannot are void elsewhere.
+fn lacks_sched_ext() -> bool {
+    !Path::new("/sys/kernel/sched_ext").exists()
+}
+
+#[test]
+fn run_refuses_a_kernel_without_sched_ext() {
+    if !lacks_sched_ext() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let run_dir = dir.path().join("run");
+    let message = refusal(&appease(&run_dir, &["run"]));
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    assert!(message.contains(&format!("kernel {} has no sched_ext", kernel.trim())), "{message}");
+    assert!(message.contains("boot Linux"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(!run_dir.exists(), "a refused daemon leaves nothing");
+}
+
+#[test]
+fn doctor_names_what_is_missing() {
+    if !lacks_sched_ext() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = appease(dir.path(), &["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.lines().any(|line| line.starts_with("FAIL  sched_ext")), "{text}");
+    assert!(text.ends_with("appease cannot run here.\n"), "{text}");
+}
+
+#[test]
+fn clients_say_that_no_daemon_runs() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for args in [&["status"][..], &["status", "--json"], &["why", "1"]] {
+        let output = appease(dir.path(), args);
+        let message = refusal(&output);
+        assert!(message.contains("appease is not running"), "{args:?}: {message}");
+        assert!(message.contains("systemctl start appease"), "{args:?}: {message}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn nonsense_on_the_command_line_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (args, wanted) in [
+        (&["run", "--policy", "cfs"][..], "[possible values: appease]"),
+        (&["run", "--backend", "magic"], "[possible values: auto, scx]"),
+        (&["run", "--slice-us", "7"], "--slice-us is 7: allowed is 100 to 100000"),
+        (&["run", "--stats", "0"], "--stats is 0: allowed is 0.1 to 86400 seconds"),
+        (&["why", "me"], "invalid value 'me' for '<PID>'"),
+        (&["fly"], "unrecognized subcommand 'fly'"),
+    ] {
+        let message = refusal(&appease(dir.path(), args));
+        assert!(message.contains(wanted), "{args:?}: {message}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).expect("readable").count(), 0);
+}

@@ -1,0 +1,211 @@
+//! Options as people give them ([`Options`]) and as the daemon uses them ([`Config`], validated).
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use crate::seams::{SchedOptions, SenseOptions};
+
+/// Where the daemon keeps its lock and its control socket.
+pub const RUN_DIR: &str = "/run/appease";
+
+/// Order of the attended lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// The request with the most unhappiness first.
+    #[default]
+    Appease,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Appease => f.pad("appease"),
+        }
+    }
+}
+
+/// What acts on the CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BackendKind {
+    /// The best that the kernel offers.
+    #[default]
+    Auto,
+    /// sched_ext.
+    Scx,
+}
+
+/// Numbers as given; [`Config::new`] says which make sense.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Order of the attended lane.
+    pub policy: Policy,
+    /// What acts on the CPU.
+    pub backend: BackendKind,
+    /// Longest turn in the other lane, microseconds.
+    pub slice_us: u64,
+    /// Turn lent at a wake-up, microseconds.
+    pub loan_us: u64,
+    /// CPU time after which a request is batch work, milliseconds.
+    pub budget_ms: u64,
+    /// How long attention lasts, milliseconds.
+    pub attention_ms: u64,
+    /// How long who served a request is lent a turn at its wake-ups, milliseconds.
+    pub retention_ms: u64,
+    /// Hops after which attention is not handed on.
+    pub max_hops: u32,
+    /// Share of each epoch that the other lane has for certain, percent.
+    pub other_share_pct: u32,
+    /// Length of an epoch, milliseconds.
+    pub epoch_ms: u64,
+    /// Longest wait of a runnable task, milliseconds.
+    pub longest_wait_ms: u64,
+    /// Seconds between two lines of statistics.
+    pub stats: Option<f64>,
+    /// Schedule only processes that ask for it (`SCHED_EXT`).
+    pub partial: bool,
+    /// Length of the kernel's debug dump after an ejection, bytes; 0 for the kernel's default.
+    pub exit_dump_len: u32,
+    /// Where lock and control socket are.
+    pub run_dir: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (sense, sched) = (SenseOptions::default(), SchedOptions::default());
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            policy: Policy::default(),
+            backend: BackendKind::default(),
+            slice_us: micros(sched.slice),
+            loan_us: micros(sense.loan),
+            budget_ms: millis(sense.budget),
+            attention_ms: millis(sense.attention),
+            retention_ms: millis(sense.retention),
+            max_hops: sense.max_hops,
+            other_share_pct: sched.other_share_pct,
+            epoch_ms: millis(sched.epoch),
+            longest_wait_ms: millis(sched.longest_wait),
+            stats: None,
+            partial: sched.partial,
+            exit_dump_len: sched.exit_dump_len,
+            run_dir: RUN_DIR.into(),
+        }
+    }
+}
+
+/// Validated options.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Order of the attended lane.
+    pub policy: Policy,
+    /// For the eyes.
+    pub sense: SenseOptions,
+    /// For the scheduler.
+    pub sched: SchedOptions,
+    /// Time between two lines of statistics.
+    pub stats: Option<Duration>,
+    /// Where lock and control socket are.
+    pub run_dir: PathBuf,
+    /// Below which directory `/proc` and `/sys` are: `/` but in tests.
+    pub root: PathBuf,
+}
+
+/// An option that makes no sense.
+#[derive(Debug, thiserror::Error, PartialEq)]
+#[error("--{option} is {given}: allowed is {allowed}")]
+pub struct ConfigError {
+    option: &'static str,
+    given: String,
+    allowed: String,
+}
+
+/// Hops that fit into a record (`APPEASE_MAX_HOPS`).
+const MAX_HOPS: u64 = 8;
+
+impl Config {
+    /// Validates `options`.
+    ///
+    /// # Errors
+    /// Names the first option that makes no sense and what it may be.
+    pub fn new(options: &Options) -> Result<Self, ConfigError> {
+        let micros = |option, given, least, most| within(option, given, least, most).map(Duration::from_micros);
+        let millis = |option, given, least, most| within(option, given, least, most).map(Duration::from_millis);
+        let sense = SenseOptions {
+            budget: millis("budget-ms", options.budget_ms, 1, 600_000)?,
+            attention: millis("attention-ms", options.attention_ms, 1, 600_000)?,
+            retention: millis("retention-ms", options.retention_ms, 0, 600_000)?,
+            max_hops: small(within("max-hops", options.max_hops.into(), 1, MAX_HOPS)?),
+            loan: micros("loan-us", options.loan_us, 0, 100_000)?,
+        };
+        let sched = SchedOptions {
+            slice: micros("slice-us", options.slice_us, 100, 100_000)?,
+            other_share_pct: small(within("other-share-pct", options.other_share_pct.into(), 1, 90)?),
+            epoch: millis("epoch-ms", options.epoch_ms, 10, 2_000)?,
+            // The kernel's watchdog ejects a scheduler that lets a task wait for 30 s.
+            longest_wait: millis("longest-wait-ms", options.longest_wait_ms, 10, 20_000)?,
+            partial: options.partial,
+            exit_dump_len: options.exit_dump_len,
+        };
+        let stats = options.stats.map(stats_period).transpose()?;
+        // Both mean the one backend that there is.
+        let (BackendKind::Auto | BackendKind::Scx) = options.backend;
+        Ok(Self { policy: options.policy, sense, sched, stats, run_dir: options.run_dir.clone(), root: "/".into() })
+    }
+
+    /// The control socket of the daemon whose files are in `run_dir`.
+    #[must_use]
+    pub fn socket(run_dir: &Path) -> PathBuf {
+        run_dir.join("control")
+    }
+}
+
+fn within(option: &'static str, given: u64, least: u64, most: u64) -> Result<u64, ConfigError> {
+    if (least..=most).contains(&given) {
+        Ok(given)
+    } else {
+        Err(ConfigError { option, given: given.to_string(), allowed: format!("{least} to {most}") })
+    }
+}
+
+/// Of a value that was checked to be small.
+fn small(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn stats_period(seconds: f64) -> Result<Duration, ConfigError> {
+    if (0.1..=86_400.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(ConfigError { option: "stats", given: seconds.to_string(), allowed: "0.1 to 86400 seconds".into() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_valid() {
+        let config = Config::new(&Options::default()).expect("valid");
+        assert_eq!(config.sched, SchedOptions::default());
+        assert_eq!(config.sense, SenseOptions::default());
+        assert_eq!(config.stats, None);
+    }
+
+    #[test]
+    fn nonsense_is_named_with_what_is_allowed() {
+        let of = |change: fn(&mut Options)| {
+            let mut options = Options::default();
+            change(&mut options);
+            Config::new(&options).expect_err("nonsense").to_string()
+        };
+        assert_eq!(of(|o| o.slice_us = 0), "--slice-us is 0: allowed is 100 to 100000");
+        assert_eq!(of(|o| o.max_hops = 9), "--max-hops is 9: allowed is 1 to 8");
+        assert_eq!(of(|o| o.other_share_pct = 100), "--other-share-pct is 100: allowed is 1 to 90");
+        assert_eq!(of(|o| o.stats = Some(f64::NAN)), "--stats is NaN: allowed is 0.1 to 86400 seconds");
+    }
+}

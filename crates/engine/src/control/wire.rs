@@ -1,0 +1,235 @@
+//! What goes over the control socket. Additions are compatible; the rest is an interface.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use zlink::introspect;
+
+/// CPU time by lane, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct LaneNs {
+    /// Kernel threads.
+    pub kernel: u64,
+    /// Processes that serve a request.
+    pub attended: u64,
+    /// All others.
+    pub other: u64,
+    /// Processes that asked for the idle class.
+    pub idle: u64,
+}
+
+impl LaneNs {
+    /// All lanes together.
+    #[must_use]
+    pub fn total(self) -> u64 {
+        self.kernel + self.attended + self.other + self.idle
+    }
+
+    /// Lane names and times, most urgent first.
+    #[must_use]
+    pub fn by_name(self) -> [(&'static str, u64); 4] {
+        [("kernel", self.kernel), ("attended", self.attended), ("other", self.other), ("idle", self.idle)]
+    }
+}
+
+impl From<[u64; 4]> for LaneNs {
+    fn from([kernel, attended, other, idle]: [u64; 4]) -> Self {
+        Self { kernel, attended, other, idle }
+    }
+}
+
+/// The daemon and what it does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Status {
+    /// Version of the daemon.
+    pub version: String,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// What acts on the CPU: `scx`.
+    pub backend: String,
+    /// Order of the attended lane.
+    pub policy: String,
+    /// Process id of the daemon.
+    pub pid: u32,
+    /// How long it has been running, milliseconds.
+    pub uptime_ms: u64,
+    /// How often the scheduler was attached anew because the kernel asked for it.
+    pub restarts: u64,
+    /// Whether processes of others were left out, because the asker is not root.
+    pub restricted: bool,
+    /// Hooks that this kernel lacks.
+    pub missing: Vec<Missing>,
+    /// CPU time by lane since the scheduler was attached.
+    pub lanes: LaneNs,
+    /// What was counted.
+    pub counters: Vec<Counter>,
+    /// Processes in the attended lane now, most unhappy first.
+    pub attended: Vec<Attended>,
+    /// CPU time by command name, most first. Empty unless root asks.
+    pub commands: Vec<Command>,
+}
+
+/// A hook that this kernel lacks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Missing {
+    /// The kernel's function.
+    pub hook: String,
+    /// What does not work without it.
+    pub lost: String,
+    /// The module that brings it, when it may yet come.
+    pub waits_for_module: Option<String>,
+}
+
+/// A counter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Counter {
+    /// What is counted.
+    pub name: String,
+    /// How often.
+    pub value: u64,
+}
+
+/// CPU time of all processes with one command name, exited ones included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Command {
+    /// The command name.
+    pub comm: String,
+    /// Its CPU time.
+    pub lane_ns: LaneNs,
+}
+
+/// A process in the attended lane.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Attended {
+    /// Process id.
+    pub pid: u32,
+    /// Command name.
+    pub comm: String,
+    /// Why; nothing when it is only on loan.
+    pub chain: Option<Chain>,
+    /// What is left of a loan, nanoseconds.
+    pub loan_left_ns: u64,
+}
+
+/// Whether a process has attention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+#[serde(rename_all = "lowercase")]
+#[zlink(rename_all = "lowercase")]
+pub enum Standing {
+    /// It serves a request.
+    Current,
+    /// It served one, too long ago.
+    Expired,
+    /// Its request has used up its CPU budget.
+    Spent,
+    /// No request ever reached it.
+    None,
+}
+
+/// What is known of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Why {
+    /// Process id.
+    pub pid: u32,
+    /// Command name.
+    pub comm: String,
+    /// Lane in which it runs: `kernel`, `attended`, `other`, `idle`; `realtime` or `foreign` when appease does not
+    /// schedule it.
+    pub lane: String,
+    /// Whether it has attention.
+    pub standing: Standing,
+    /// From where; also when that is over.
+    pub chain: Option<Chain>,
+    /// What is left of a loan, nanoseconds; 0 for none.
+    pub loan_left_ns: u64,
+    /// How long ago it read from a channel itself, nanoseconds.
+    pub channel_read_ago_ns: Option<u64>,
+    /// Its CPU time.
+    pub lane_ns: LaneNs,
+}
+
+/// A request and how it came to a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Chain {
+    /// Id of the request.
+    pub request: u64,
+    /// Kind of channel: `evdev`, `tty`, …
+    pub channel: String,
+    /// Device node.
+    pub node: String,
+    /// The device's own name; empty when it has none.
+    pub device: String,
+    /// Process that read from it.
+    pub reader_pid: u32,
+    /// Its command name; empty when it is gone.
+    pub reader: String,
+    /// How long ago that opened the request, nanoseconds.
+    pub opened_ago_ns: u64,
+    /// CPU time spent on it by all processes together, nanoseconds.
+    pub served_ns: u64,
+    /// CPU time from which on it is batch work, nanoseconds.
+    pub budget_ns: u64,
+    /// Time since it was opened less CPU time spent on it, nanoseconds.
+    pub unhappy_ns: i64,
+    /// How long attention lasts yet, nanoseconds; negative when it ended that long ago.
+    pub left_ns: i64,
+    /// From the reader to this process; empty for the reader itself.
+    pub hops: Vec<HopStep>,
+}
+
+/// One step of a chain.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct HopStep {
+    /// What carried it: `unix`, `inet`, `pipe`, `pty`, `eventfd`, `fork`.
+    pub object: String,
+    /// Process that picked it up.
+    pub pid: u32,
+    /// Its command name; empty when it is gone.
+    pub comm: String,
+    /// How long ago, nanoseconds.
+    pub ago_ns: u64,
+}
+
+/// Why a question is not answered.
+#[derive(Debug, Clone, PartialEq, Eq, zlink::ReplyError, introspect::ReplyError)]
+#[zlink(interface = "appease.control")]
+pub enum ControlError {
+    /// The process belongs to somebody else.
+    NotPermitted {
+        /// The process.
+        pid: u32,
+    },
+    /// There is none.
+    NoSuchProcess {
+        /// Its id.
+        pid: u32,
+    },
+    /// The daemon could not find out.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPermitted { pid } => {
+                write!(f, "process {pid} belongs to another user: ask as root (sudo appease why {pid})")
+            }
+            Self::NoSuchProcess { pid } => write!(f, "there is no process {pid}: look for it with pgrep or ps"),
+            Self::Failed { reason } => write!(f, "the daemon could not find out: {reason}"),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {}
+
+/// The client's side.
+#[zlink::proxy("appease.control")]
+pub trait ControlProxy {
+    /// The daemon and what it does.
+    async fn status(&mut self) -> zlink::Result<Result<Status, ControlError>>;
+    /// Why the process runs in its lane.
+    async fn why(&mut self, pid: u32) -> zlink::Result<Result<Why, ControlError>>;
+}

@@ -1,0 +1,266 @@
+//! The daemon's life: lock, load, attach, serve, and the ways in which that ends.
+
+use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
+
+use tokio::{runtime, task::LocalSet, time};
+use tracing::{info, warn};
+
+use crate::{
+    Error,
+    config::Config,
+    control::{Command, ControlError, Counter, LaneNs, Listener, Missing, Peer, Reports, Status, Why},
+    doctor,
+    lock::Lock,
+    names::Names,
+    report::Reporter,
+    seams::{Backend, BpfError, Eyes, Machine, Platform, Process, features},
+    shutdown::Signals,
+};
+
+/// How soon an ejection is noticed.
+const EXIT_POLL: Duration = Duration::from_millis(250);
+/// How soon the hooks of a new module are attached.
+const MODULE_POLL: Duration = Duration::from_secs(1);
+/// Name of the one backend that there is.
+const BACKEND: &str = "scx";
+
+/// Runs the daemon on this machine until SIGINT, SIGTERM or SIGHUP.
+///
+/// # Errors
+/// When it cannot start, or the kernel ejects the scheduler.
+pub fn run(config: &Config) -> Result<(), Error> {
+    let runtime = runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Error::Runtime { what: "setting up the event loop", source })?;
+    runtime.block_on(async {
+        let mut signals = Signals::register()?;
+        let stop = async move { info!("{} received: detaching", signals.next().await) };
+        serve(config, &Machine, stop).await
+    })
+}
+
+/// Runs the daemon on `platform` until `stop` completes.
+pub(crate) async fn serve<P>(config: &Config, platform: &P, stop: impl Future<Output = ()>) -> Result<(), Error>
+where
+    P: Platform + Clone + 'static,
+{
+    let kernel = rule_out_obstacles(platform, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
+    let _lock = Lock::take(&config.run_dir)?;
+    // Only now: the other scheduler might have been our own, and then the lock has the better message.
+    rule_out_obstacles(platform, |_| true)?;
+    doctor::competitors(&Names::new(&config.root)).iter().for_each(|finding| warn!("{finding}"));
+
+    let listener = Listener::bind(&Config::socket(&config.run_dir))?;
+    let eyes = platform.sense(&config.sense)?;
+    report_missing(&eyes);
+    let backend = platform.attach(&eyes, &config.sense, &config.sched)?;
+    let daemon = Rc::new(Daemon {
+        config: config.clone(),
+        kernel,
+        platform: platform.clone(),
+        started_ns: platform.now_ns(),
+        names: Names::new(&config.root),
+        live: RefCell::new(Live { eyes, backend: Some(backend), restarts: 0 }),
+    });
+    info!("ready: policy {} on backend {BACKEND}, kernel {}", config.policy, daemon.kernel);
+    // Nobody to notify is as good.
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
+
+    let local = LocalSet::new();
+    let reports: Rc<dyn Reports> = Rc::clone(&daemon) as Rc<dyn Reports>;
+    let outcome = local
+        .run_until(async {
+            tokio::select! {
+                () = stop => Ok(()),
+                error = daemon.watch() => Err(error),
+                never = listener.serve(reports) => match never {},
+            }
+        })
+        .await;
+    let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
+    // Detach first: connections that are still served may hold the daemon.
+    daemon.live.borrow_mut().backend = None;
+    drop(local);
+    outcome
+}
+
+/// Fails with the first obstacle to scheduling that is `relevant`; else the kernel's release.
+fn rule_out_obstacles<P: Platform>(platform: &P, relevant: impl Fn(&BpfError) -> bool) -> Result<String, Error> {
+    let features = platform.features();
+    match features.obstacles(features::Goal::Schedule).into_iter().find(relevant) {
+        Some(obstacle) => Err(obstacle.into()),
+        None => Ok(features.kernel),
+    }
+}
+
+/// One line for each thing that is lost, however many hooks it needs.
+fn report_missing(eyes: &impl Eyes) {
+    let mut told = Vec::new();
+    for missing in eyes.missing() {
+        if told.contains(&missing.lost) {
+            continue;
+        }
+        told.push(missing.lost);
+        match missing.module {
+            Some(module) => info!("waiting for module {module}: {}", missing.lost),
+            None => warn!("this kernel has no function {}: left out: {}", missing.function, missing.lost),
+        }
+    }
+}
+
+/// The running daemon.
+struct Daemon<P: Platform> {
+    config: Config,
+    kernel: String,
+    platform: P,
+    started_ns: u64,
+    names: Names,
+    live: RefCell<Live<P>>,
+}
+
+/// What holds the kernel. Borrowed between awaits only.
+struct Live<P: Platform> {
+    eyes: P::Eyes,
+    /// Nothing while it is attached anew, and in the end.
+    backend: Option<P::Backend>,
+    restarts: u64,
+}
+
+impl<P: Platform> Daemon<P> {
+    /// Keeps the eyes and the backend going until the kernel ejects the latter.
+    async fn watch(&self) -> Error {
+        let mut exit = time::interval(EXIT_POLL);
+        let mut modules = time::interval(MODULE_POLL);
+        let mut stats = self.config.stats.map(time::interval);
+        loop {
+            tokio::select! {
+                _ = exit.tick() => if let Err(error) = self.restart_if_asked() {
+                    return error;
+                },
+                _ = modules.tick() => self.look_after_eyes(),
+                () = tick(&mut stats) => self.print_stats(),
+            }
+        }
+    }
+
+    /// Attaches the scheduler anew if the kernel has detached it and wants that (a CPU came or went).
+    fn restart_if_asked(&self) -> Result<(), Error> {
+        let mut live = self.live.borrow_mut();
+        let Some(exit) = live.backend.as_ref().and_then(Backend::exit) else {
+            return Ok(());
+        };
+        live.backend = None;
+        if !exit.restart {
+            let reason = exit.reason.strip_prefix("EXIT: ").unwrap_or(&exit.reason).to_owned();
+            return Err(Error::Ejected { reason });
+        }
+        let backend = self.platform.attach(&live.eyes, &self.config.sense, &self.config.sched)?;
+        live.backend = Some(backend);
+        live.restarts += 1;
+        info!("attached anew: {}", exit.reason);
+        Ok(())
+    }
+
+    fn look_after_eyes(&self) {
+        let mut live = self.live.borrow_mut();
+        match live.eyes.attach_new_modules() {
+            Ok(hooks) if hooks.is_empty() => {}
+            Ok(hooks) => info!("a module arrived: attached to {}", hooks.join(", ")),
+            Err(error) => warn!("a module arrived, but {error}; what is behind it is not seen"),
+        }
+        if let Err(error) = live.eyes.stand_down() {
+            warn!("{error}; hooks cost a little also when nobody is served");
+        }
+    }
+
+    /// One line on standard output, for people and logs.
+    fn print_stats(&self) {
+        let live = self.live.borrow();
+        let Some(Ok(lanes)) = live.backend.as_ref().map(Backend::lanes) else {
+            return;
+        };
+        let lanes = LaneNs::from(lanes);
+        let total = lanes.total().max(1);
+        let shares =
+            lanes.by_name().map(|(name, ns)| format!("{name} {}.{} %", ns * 100 / total, ns * 1000 / total % 10));
+        println!("lanes: {}", shares.join(", "));
+    }
+
+    fn reporter(&self) -> Reporter<'_> {
+        Reporter { now_ns: self.platform.now_ns(), names: &self.names, partial: self.config.sched.partial }
+    }
+}
+
+async fn tick(interval: &mut Option<time::Interval>) {
+    match interval {
+        Some(interval) => {
+            interval.tick().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+impl<P: Platform> Reports for Daemon<P> {
+    fn status(&self, peer: Peer) -> Result<Status, ControlError> {
+        let live = self.live.borrow();
+        let backend = live.backend.as_ref().ok_or_else(between)?;
+        let visible = |pid: &u32| peer.uid == 0 || self.names.identity(*pid).is_some_and(|id| peer.may_see(id.uid));
+        // A process may end between listing and looking.
+        let processes: Vec<Process> =
+            self.names.pids().into_iter().filter(visible).filter_map(|pid| live.eyes.process(pid).ok()?).collect();
+        let mut counters = live.eyes.counters().map_err(failed)?;
+        counters.extend(backend.counters().map_err(failed)?);
+        let commands = if peer.uid == 0 { backend.commands().map_err(failed)? } else { Default::default() };
+        let mut commands: Vec<Command> =
+            commands.into_iter().map(|(comm, times)| Command { comm, lane_ns: times.into() }).collect();
+        commands.sort_by_key(|command| std::cmp::Reverse(command.lane_ns.total()));
+        let reporter = self.reporter();
+        Ok(Status {
+            version: env!("CARGO_PKG_VERSION").into(),
+            kernel: self.kernel.clone(),
+            backend: BACKEND.into(),
+            policy: self.config.policy.to_string(),
+            pid: std::process::id(),
+            uptime_ms: reporter.now_ns.saturating_sub(self.started_ns) / 1_000_000,
+            restarts: live.restarts,
+            restricted: peer.uid != 0,
+            missing: live.eyes.missing().into_iter().map(missing).collect(),
+            lanes: backend.lanes().map_err(failed)?.into(),
+            counters: counters.into_iter().map(|(name, value)| Counter { name: name.into(), value }).collect(),
+            attended: reporter.attended(&processes),
+            commands,
+        })
+    }
+
+    fn why(&self, peer: Peer, pid: u32) -> Result<Why, ControlError> {
+        let identity = self.names.identity(pid).ok_or(ControlError::NoSuchProcess { pid })?;
+        if !peer.may_see(identity.uid) {
+            return Err(ControlError::NotPermitted { pid });
+        }
+        let live = self.live.borrow();
+        let backend = live.backend.as_ref().ok_or_else(between)?;
+        let looked =
+            live.eyes.process(identity.tgid).and_then(|process| Ok((process, backend.process_lanes(identity.tgid)?)));
+        match looked {
+            Ok((process, lane_ns)) => Ok(self.reporter().why(identity.tgid, process.as_ref(), lane_ns)),
+            Err(BpfError::NoSuchProcess(_)) => Err(ControlError::NoSuchProcess { pid }),
+            Err(error) => Err(failed(error)),
+        }
+    }
+}
+
+fn missing(hook: crate::seams::MissingHook) -> Missing {
+    Missing { hook: hook.function.into(), lost: hook.lost.into(), waits_for_module: hook.module.map(Into::into) }
+}
+
+fn failed(error: BpfError) -> ControlError {
+    ControlError::Failed { reason: error.to_string() }
+}
+
+fn between() -> ControlError {
+    ControlError::Failed { reason: "the scheduler is being detached or attached anew: ask again".into() }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+//! What `appease doctor` finds: what this kernel offers, and why something is off.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use crate::{
+    config::Config,
+    control::{Client, Missing, Status},
+    names::Names,
+    seams::features::{self, Btf, Features, Goal, Lockdown, SchedExt},
+};
+
+/// Daemons that change priorities too, by command name (the kernel keeps 15 characters), and how to stop them.
+const COMPETITORS: [(&str, &str); 6] = [
+    ("ananicy-cpp", "systemctl stop ananicy-cpp"),
+    ("ananicy", "systemctl stop ananicy"),
+    ("system76-schedu", "systemctl stop com.system76.Scheduler"),
+    ("gamemoded", "systemctl --user stop gamemoded"),
+    ("uresourced", "systemctl stop uresourced"),
+    ("scx_loader", "systemctl stop scx_loader"),
+];
+
+/// How a finding weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Good,
+    /// `appease run` works, but less well, or something is not known.
+    Warning,
+    /// `appease run` would refuse.
+    Obstacle,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How it weighs.
+    pub level: Level,
+    /// What was looked at.
+    pub subject: &'static str,
+    /// What was found; with the cure, if one is needed.
+    pub text: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Finding {
+    fn good(subject: &'static str, text: impl Into<String>) -> Self {
+        Self { level: Level::Good, subject, text: text.into() }
+    }
+
+    fn warning(subject: &'static str, text: impl Into<String>) -> Self {
+        Self { level: Level::Warning, subject, text: text.into() }
+    }
+
+    fn obstacle(subject: &'static str, text: impl Into<String>) -> Self {
+        Self { level: Level::Obstacle, subject, text: text.into() }
+    }
+}
+
+/// Looks at this machine; `run_dir` is the daemon's.
+#[must_use]
+pub fn examine(run_dir: &Path) -> Vec<Finding> {
+    let running = Client::connect(&Config::socket(run_dir)).and_then(|mut client| client.status()).ok();
+    examine_at(Path::new("/"), running.as_ref())
+}
+
+/// Looks at the machine whose `/proc` and `/sys` are below `root`, and on which the daemon `running` runs.
+fn examine_at(root: &Path, running: Option<&Status>) -> Vec<Finding> {
+    let features = features::probe_at(root);
+    let mut findings = vec![
+        Finding::good("kernel", features.kernel.clone()),
+        privilege(&features),
+        sched_ext(&features, running),
+        btf(&features),
+        lockdown(&features),
+    ];
+    findings.extend(hooks(running.map(|status| &status.missing[..])));
+    let rivals = competitors(&Names::new(root));
+    if rivals.is_empty() {
+        findings.push(Finding::good("other daemons", "none that would interfere"));
+    }
+    findings.extend(rivals);
+    findings
+}
+
+/// Running daemons that change priorities too.
+pub(crate) fn competitors(names: &Names) -> Vec<Finding> {
+    let wanted = COMPETITORS.map(|(comm, _)| comm);
+    let found = names.running(&wanted).into_iter();
+    found
+        .map(|(pid, comm)| {
+            let cure = COMPETITORS.iter().find(|(name, _)| *name == comm).map_or("", |(_, cure)| cure);
+            Finding::warning(
+                "other daemons",
+                format!("{comm} (process {pid}) changes priorities too, against ours: stop it ({cure})"),
+            )
+        })
+        .collect()
+}
+
+/// The first obstacle that is one `of` these, as a finding.
+fn obstacle(features: &Features, subject: &'static str, of: impl Fn(&appease_bpf::Error) -> bool) -> Option<Finding> {
+    let found = features.obstacles(Goal::Schedule).into_iter().find(of)?;
+    Some(Finding::obstacle(subject, found.to_string()))
+}
+
+fn privilege(features: &Features) -> Finding {
+    if features.privileged {
+        Finding::good("privilege", "may load BPF programs")
+    } else {
+        // Whoever examines need not be who runs the daemon.
+        Finding::warning("privilege", "this user may not load BPF programs; \"appease run\" must be run as root")
+    }
+}
+
+fn sched_ext(features: &Features, running: Option<&Status>) -> Finding {
+    const SUBJECT: &str = "sched_ext";
+    match (&features.sched_ext, running) {
+        (SchedExt::Attached { .. }, Some(ours)) => {
+            Finding::good(SUBJECT, format!("appease is attached (process {})", ours.pid))
+        }
+        (SchedExt::Idle, _) => Finding::good(SUBJECT, "there, and no scheduler is attached"),
+        _ => obstacle(features, SUBJECT, |error| {
+            matches!(error, appease_bpf::Error::NoSchedExt { .. } | appease_bpf::Error::OtherScheduler { .. })
+        })
+        .unwrap_or_else(|| Finding::good(SUBJECT, "there")),
+    }
+}
+
+fn btf(features: &Features) -> Finding {
+    const SUBJECT: &str = "BTF";
+    match &features.btf {
+        Btf::Sound => Finding::good(SUBJECT, "there, and no malformed scx kfunc prototypes"),
+        Btf::Missing => Finding::obstacle(SUBJECT, appease_bpf::Error::NoBtf.to_string()),
+        Btf::Unreadable(reason) => Finding::obstacle(
+            SUBJECT,
+            format!("/sys/kernel/btf/vmlinux cannot be read ({reason}): boot another kernel"),
+        ),
+        Btf::Malformed(functions) => {
+            let error = appease_bpf::Error::MalformedBtf { kernel: features.kernel.clone() };
+            let example = functions.first().map_or("", String::as_str);
+            Finding::obstacle(SUBJECT, format!("{error} ({} functions, {example} among them)", functions.len()))
+        }
+    }
+}
+
+/// What the running daemon lacks: one line for each module that may yet come, one for each thing that is lost.
+fn hooks(missing: Option<&[Missing]>) -> Vec<Finding> {
+    const SUBJECT: &str = "hooks";
+    let missing = match missing {
+        None => return Vec::new(),
+        Some([]) => return vec![Finding::good(SUBJECT, "all attached")],
+        Some(missing) => missing,
+    };
+    let mut findings = Vec::new();
+    let mut waiting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut lost: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for missing in missing {
+        let (values, value) = match &missing.waits_for_module {
+            Some(module) => (waiting.entry(module).or_default(), missing.lost.as_str()),
+            None => (lost.entry(&missing.lost).or_default(), missing.hook.as_str()),
+        };
+        if !values.contains(&value) {
+            values.push(value);
+        }
+    }
+    findings.extend(waiting.into_iter().map(|(module, what)| {
+        Finding::good(SUBJECT, format!("module {module} is not loaded; until it is: no {}", what.join(", ")))
+    }));
+    findings.extend(lost.into_iter().map(|(what, functions)| {
+        Finding::warning(SUBJECT, format!("this kernel has no function {}: left out: {what}", functions.join(", ")))
+    }));
+    findings
+}
+
+fn lockdown(features: &Features) -> Finding {
+    const SUBJECT: &str = "lockdown";
+    match features.lockdown {
+        Lockdown::Off => Finding::good(SUBJECT, "off"),
+        Lockdown::Integrity => Finding::good(SUBJECT, "integrity, which does not hinder"),
+        Lockdown::Confidentiality => Finding::obstacle(SUBJECT, appease_bpf::Error::Lockdown.to_string()),
+        Lockdown::Unknown => {
+            Finding::good(SUBJECT, "the kernel does not tell (no lockdown, or securityfs is not mounted)")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::tests::root;
+
+    fn texts(findings: &[Finding], level: Level) -> Vec<&str> {
+        findings.iter().filter(|one| one.level == level).map(|one| one.text.as_str()).collect()
+    }
+
+    #[test]
+    fn a_machine_without_anything_is_told_so() {
+        let root = root(&[("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64\n")]);
+        let findings = examine_at(root.path(), None);
+        insta::assert_snapshot!(texts(&findings, Level::Obstacle).join("\n"), @r"
+        kernel 6.12.48+deb13-amd64 has no sched_ext: boot Linux 6.18 or later built with CONFIG_SCHED_CLASS_EXT=y (Debian: trixie-backports or sid)
+        this kernel has no BTF (/sys/kernel/btf/vmlinux): boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's are
+        ");
+    }
+
+    #[test]
+    fn missing_hooks_are_told_by_what_is_lost() {
+        let missing = |hook: &str, lost: &str, module: Option<&str>| Missing {
+            hook: hook.into(),
+            lost: lost.into(),
+            waits_for_module: module.map(Into::into),
+        };
+        let findings = hooks(Some(&[
+            missing("joydev_event", "prompt wake-up", Some("joydev")),
+            missing("joydev_read", "joysticks as channels", Some("joydev")),
+            missing("pipe_write", "what is behind pipes", None),
+            missing("pipe_read", "what is behind pipes", None),
+        ]));
+        insta::assert_snapshot!(findings.iter().map(|one| format!("{:?}: {one}\n", one.level)).collect::<String>(), @r"
+        Good: module joydev is not loaded; until it is: no prompt wake-up, joysticks as channels
+        Warning: this kernel has no function pipe_write, pipe_read: left out: what is behind pipes
+        ");
+        assert_eq!(hooks(Some(&[]))[0].text, "all attached");
+    }
+
+    #[test]
+    fn rivals_are_named_with_their_cure() {
+        let root = root(&[("proc/77/comm", "system76-schedu\n"), ("proc/78/comm", "gamemoded-not\n")]);
+        let rivals: Vec<String> = competitors(&Names::new(root.path())).iter().map(ToString::to_string).collect();
+        assert_eq!(
+            rivals,
+            [
+                "system76-schedu (process 77) changes priorities too, against ours: stop it (systemctl stop com.system76.Scheduler)"
+            ]
+        );
+    }
+
+    #[test]
+    fn another_scheduler_is_an_obstacle_unless_it_is_ours() {
+        let root =
+            root(&[("sys/kernel/sched_ext/state", "enabled\n"), ("sys/kernel/sched_ext/root/ops", "lavd_1.0\n")]);
+        let features = features::probe_at(root.path());
+        let found = sched_ext(&features, None);
+        assert_eq!(found.level, Level::Obstacle);
+        assert!(found.text.contains("lavd_1.0"), "{found}");
+    }
+}

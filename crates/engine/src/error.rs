@@ -1,0 +1,45 @@
+//! Why the daemon did not start, or ended.
+
+use std::path::PathBuf;
+
+/// Why the daemon did not start, or ended. Each message names the thing and the cure.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel or its interface refused.
+    #[error(transparent)]
+    Bpf(#[from] appease_bpf::Error),
+    /// There is one daemon per machine.
+    #[error(
+        "appease is already running as process {pid}: ask it with \"appease status\", or stop it first (systemctl stop appease, or kill {pid})"
+    )]
+    AlreadyRunning {
+        /// Its process id, as it wrote it; `?` while it is still writing.
+        pid: String,
+    },
+    /// A file or directory of the daemon's own.
+    #[error("{what} {path}: {source}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why not; part of the message, hence not a `source()` that would be printed once more.
+        r#source: std::io::Error,
+    },
+    /// The kernel has detached the scheduler and goes on with its own.
+    #[error(
+        "the kernel ejected the scheduler: {reason}; every process is scheduled by the kernel's own scheduler again"
+    )]
+    Ejected {
+        /// What the kernel says.
+        reason: String,
+    },
+    /// Signals or timers cannot be set up.
+    #[error("{what}: {source}")]
+    Runtime {
+        /// What was tried.
+        what: &'static str,
+        /// Why not; part of the message.
+        r#source: std::io::Error,
+    },
+}

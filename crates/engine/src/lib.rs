@@ -1,0 +1,22 @@
+//! The daemon behind `appease run`, and what its clients share with it.
+//!
+//! [`daemon::run`] loads the eyes (`sense`), attaches the scheduler, answers on the control socket and polls
+//! for new modules until it is told to stop or the kernel ejects the scheduler. Everything that touches the
+//! kernel is behind the traits of [`seams`], so that the daemon is tested whole, in-process, with fakes.
+//!
+//! Invariants: nothing is changed before the lock is held and every known obstacle is ruled out; whatever
+//! way the daemon ends, dropping what it holds detaches the scheduler and leaves the kernel's own.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod control;
+pub mod daemon;
+pub mod doctor;
+mod error;
+mod lock;
+mod names;
+mod report;
+pub mod seams;
+mod shutdown;
+
+pub use error::Error;

@@ -1,0 +1,166 @@
+//! What processes and devices are called, from `/proc` and `/sys`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Owner and group leader of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// Thread group leader: the process of which the id may name a thread.
+    pub tgid: u32,
+    /// The user, when real, effective and saved one are the same; a set-user-id program belongs to nobody.
+    pub uid: Option<u32>,
+}
+
+/// How the kernel itself would schedule a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Class {
+    /// Whether it is a kernel thread.
+    pub kernel_thread: bool,
+    /// Its nice value.
+    pub nice: i32,
+    /// `SCHED_OTHER` and so on, by number.
+    pub policy: u32,
+}
+
+/// Flag of kernel threads in `/proc/PID/stat`.
+const PF_KTHREAD: u32 = 0x0020_0000;
+
+/// A device node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Device {
+    /// Path below `/dev`, or `char MAJOR:MINOR` when the device is gone.
+    pub node: String,
+    /// What its maker calls it; empty when it has no such name.
+    pub name: String,
+}
+
+/// Looks names up below a root directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    root: PathBuf,
+}
+
+impl Names {
+    pub(crate) fn new(root: &Path) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The process that `pid`, a process or a thread, belongs to.
+    pub(crate) fn identity(&self, pid: u32) -> Option<Identity> {
+        let status = fs::read_to_string(self.root.join(format!("proc/{pid}/status"))).ok()?;
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let tgid = field("Tgid:")?.trim().parse().ok()?;
+        let mut uids = field("Uid:")?.split_whitespace().take(3);
+        let first: u32 = uids.next()?.parse().ok()?;
+        let uid = uids.all(|uid| uid.parse() == Ok(first)).then_some(first);
+        Some(Identity { tgid, uid })
+    }
+
+    /// The command name; empty when the process is gone.
+    pub(crate) fn comm(&self, pid: u32) -> String {
+        let comm = fs::read_to_string(self.root.join(format!("proc/{pid}/comm"))).unwrap_or_default();
+        comm.trim_end_matches('\n').to_owned()
+    }
+
+    /// Scheduling class of a process.
+    pub(crate) fn class(&self, pid: u32) -> Option<Class> {
+        let stat = fs::read_to_string(self.root.join(format!("proc/{pid}/stat"))).ok()?;
+        // The command name, in parentheses, may hold anything; what follows the last of them is fields 3 and on.
+        let (_, rest) = stat.rsplit_once(')')?;
+        let field = |number: usize| rest.split_whitespace().nth(number - 3);
+        Some(Class {
+            kernel_thread: field(9)?.parse::<u32>().ok()? & PF_KTHREAD != 0,
+            nice: field(19)?.parse().ok()?,
+            policy: field(41)?.parse().ok()?,
+        })
+    }
+
+    /// Ids of all processes.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        let entries = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();
+        let mut pids: Vec<u32> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+        pids.sort_unstable();
+        pids
+    }
+
+    /// Node and name of a character device.
+    pub(crate) fn device(&self, major: u32, minor: u32) -> Device {
+        let dir = self.root.join(format!("sys/dev/char/{major}:{minor}"));
+        let uevent = fs::read_to_string(dir.join("uevent")).unwrap_or_default();
+        let node = uevent
+            .lines()
+            .find_map(|line| line.strip_prefix("DEVNAME="))
+            .map_or_else(|| format!("char {major}:{minor}"), |name| format!("/dev/{name}"));
+        // Input devices have a name; sound cards have an id.
+        let name = ["device/name", "device/id"]
+            .iter()
+            .find_map(|file| fs::read_to_string(dir.join(file)).ok())
+            .unwrap_or_default();
+        Device { node, name: name.trim().to_owned() }
+    }
+
+    /// Ids and command names of running processes whose command name is one of `wanted`.
+    pub(crate) fn running(&self, wanted: &[&str]) -> Vec<(u32, String)> {
+        let named = self.pids().into_iter().map(|pid| (pid, self.comm(pid)));
+        named.filter(|(_, comm)| wanted.contains(&comm.as_str())).collect()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A root directory with these files.
+    pub(crate) fn root(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let root = tempfile::tempdir().expect("a directory");
+        for (path, content) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("create directory");
+            fs::write(path, content).expect("write");
+        }
+        root
+    }
+
+    #[test]
+    fn devices_by_node_and_name() {
+        let root = root(&[
+            ("sys/dev/char/13:69/uevent", "MAJOR=13\nMINOR=69\nDEVNAME=input/event5\n"),
+            ("sys/dev/char/13:69/device/name", "AT Translated Set 2 keyboard\n"),
+            ("sys/dev/char/4:1/uevent", "MAJOR=4\nMINOR=1\nDEVNAME=tty1\n"),
+        ]);
+        let names = Names::new(root.path());
+        let keyboard = names.device(13, 69);
+        assert_eq!(
+            (keyboard.node.as_str(), keyboard.name.as_str()),
+            ("/dev/input/event5", "AT Translated Set 2 keyboard")
+        );
+        assert_eq!(names.device(4, 1), Device { node: "/dev/tty1".into(), name: String::new() });
+        assert_eq!(names.device(9, 9).node, "char 9:9");
+    }
+
+    #[test]
+    fn classes_whatever_the_command_is_called() {
+        let tail = "S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 5 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 5 0 0 0";
+        let root = root(&[("proc/10/stat", &format!("10 (a) b) (c) {tail}\n"))]);
+        let class = Names::new(root.path()).class(10);
+        assert_eq!(class, Some(Class { kernel_thread: false, nice: 5, policy: 5 }));
+        // Of the real thing: this test runs as an ordinary process.
+        let own = Names::new(Path::new("/")).class(std::process::id()).expect("our own");
+        assert!(!own.kernel_thread);
+    }
+
+    #[test]
+    fn owners_and_threads() {
+        let root = root(&[
+            ("proc/10/status", "Name:\tsh\nTgid:\t7\nUid:\t1000\t1000\t1000\t1000\n"),
+            ("proc/11/status", "Name:\tsudo\nTgid:\t11\nUid:\t1000\t0\t0\t0\n"),
+        ]);
+        let names = Names::new(root.path());
+        assert_eq!(names.identity(10), Some(Identity { tgid: 7, uid: Some(1000) }));
+        assert_eq!(names.identity(11), Some(Identity { tgid: 11, uid: None }));
+        assert_eq!(names.identity(12), None);
+    }
+}

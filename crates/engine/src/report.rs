@@ -1,0 +1,248 @@
+//! Turns the kernel's records into what the control socket tells.
+
+use crate::{
+    control::{Attended, Chain, HopStep, LaneNs, Standing, Why},
+    names::{Class, Names},
+    seams::{Attention, Channel, LaneTimes, Object, Process},
+};
+
+// Scheduling policies by number (linux/sched.h).
+const SCHED_FIFO: u32 = 1;
+const SCHED_RR: u32 = 2;
+const SCHED_IDLE: u32 = 5;
+const SCHED_DEADLINE: u32 = 6;
+const SCHED_EXT: u32 = 7;
+
+/// Explains processes. Ages are relative to one instant.
+#[derive(Clone, Copy)]
+pub(crate) struct Reporter<'a> {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub now_ns: u64,
+    /// Where names come from.
+    pub names: &'a Names,
+    /// Whether only processes that asked for it are scheduled.
+    pub partial: bool,
+}
+
+impl Reporter<'_> {
+    /// What is known of the process `pid`; of `process`, the record of it, that may be nothing.
+    pub(crate) fn why(&self, pid: u32, process: Option<&Process>, lane_ns: LaneTimes) -> Why {
+        let comm = self.names.comm(pid);
+        let attention = process.and_then(|process| process.attention.as_ref());
+        let standing = self.standing(attention);
+        let loan_left_ns = process.map_or(0, |process| process.loan_until_ns.saturating_sub(self.now_ns));
+        let read_ns = process.map_or(0, |process| process.channel_read_ns);
+        Why {
+            pid,
+            lane: self.lane(pid, standing == Standing::Current || loan_left_ns > 0).into(),
+            standing,
+            chain: attention.map(|attention| self.chain(attention, pid, &comm)),
+            comm,
+            loan_left_ns,
+            channel_read_ago_ns: (read_ns > 0).then(|| self.ago(read_ns)),
+            lane_ns: LaneNs::from(lane_ns),
+        }
+    }
+
+    /// Those of `processes` that somebody waits for: most unhappy first, those on loan last.
+    pub(crate) fn attended(&self, processes: &[Process]) -> Vec<Attended> {
+        let mut attended: Vec<Attended> = processes
+            .iter()
+            .map(|process| self.why(process.tgid, Some(process), LaneTimes::default()))
+            .filter(|why| why.lane == "attended")
+            .map(|why| {
+                let chain = why.chain.filter(|_| why.standing == Standing::Current);
+                Attended { pid: why.pid, comm: why.comm, chain, loan_left_ns: why.loan_left_ns }
+            })
+            .collect();
+        attended.sort_by_key(|one| (std::cmp::Reverse(one.chain.as_ref().map(|chain| chain.unhappy_ns)), one.pid));
+        attended
+    }
+
+    /// As the scheduler decides it.
+    fn lane(&self, pid: u32, wanted: bool) -> &'static str {
+        let class = self.names.class(pid).unwrap_or(Class { kernel_thread: false, nice: 0, policy: 0 });
+        match class.policy {
+            SCHED_FIFO | SCHED_RR | SCHED_DEADLINE => "realtime",
+            policy if self.partial && policy != SCHED_EXT => "foreign",
+            _ if class.kernel_thread && class.nice <= 0 => "kernel",
+            _ if wanted => "attended",
+            SCHED_IDLE => "idle",
+            _ => "other",
+        }
+    }
+
+    fn standing(&self, attention: Option<&Attention>) -> Standing {
+        match attention {
+            None => Standing::None,
+            Some(attention) if attention.is_live(self.now_ns) => Standing::Current,
+            Some(attention) if attention.request.served_ns >= attention.request.budget_ns => Standing::Spent,
+            Some(_) => Standing::Expired,
+        }
+    }
+
+    fn chain(&self, attention: &Attention, pid: u32, comm: &str) -> Chain {
+        let request = &attention.request;
+        let device = self.names.device(request.major, request.minor);
+        let opened_ago_ns = self.ago(request.opened_ns);
+        let name = |of: u32| if of == pid { comm.to_owned() } else { self.names.comm(of) };
+        // A hop says who wrote; who picked it up wrote the next one, and in the end it is this process.
+        let readers = attention.path.iter().skip(1).map(|hop| hop.tgid).chain([pid]);
+        let hops = attention.path.iter().zip(readers).map(|(hop, reader)| HopStep {
+            object: object_name(hop.object).into(),
+            pid: reader,
+            comm: name(reader),
+            ago_ns: self.ago(hop.at_ns),
+        });
+        Chain {
+            request: request.id,
+            channel: channel_name(request.channel).into(),
+            node: device.node,
+            device: device.name,
+            reader_pid: request.reader_tgid,
+            reader: name(request.reader_tgid),
+            opened_ago_ns,
+            served_ns: request.served_ns,
+            budget_ns: request.budget_ns,
+            unhappy_ns: difference(opened_ago_ns, request.served_ns),
+            left_ns: difference(attention.until_ns, self.now_ns),
+            hops: hops.collect(),
+        }
+    }
+
+    fn ago(&self, at_ns: u64) -> u64 {
+        self.now_ns.saturating_sub(at_ns)
+    }
+}
+
+fn difference(a: u64, b: u64) -> i64 {
+    let wide = i128::from(a) - i128::from(b);
+    i64::try_from(wide).unwrap_or(if wide < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// Names for programs; people's are the command's matter.
+fn channel_name(channel: Channel) -> &'static str {
+    match channel {
+        Channel::None => "none",
+        Channel::Evdev => "evdev",
+        Channel::Tty => "tty",
+        Channel::Mouse => "mouse",
+        Channel::Joystick => "joystick",
+        Channel::Audio => "audio",
+    }
+}
+
+fn object_name(object: Object) -> &'static str {
+    match object {
+        Object::None => "none",
+        Object::Unix => "unix",
+        Object::Inet => "inet",
+        Object::Pipe => "pipe",
+        Object::Pty => "pty",
+        Object::Eventfd => "eventfd",
+        Object::Fork => "fork",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        names::tests::root,
+        seams::{Hop, Request},
+    };
+
+    const NOW: u64 = 10_000_000_000;
+
+    fn attention(served_ns: u64, until_ns: u64) -> Attention {
+        let hop = |tgid, object| Hop { at_ns: NOW - 3_000_000, tgid, object };
+        Attention {
+            request: Request {
+                id: 7,
+                opened_ns: NOW - 4_100_000,
+                served_ns,
+                budget_ns: 2_000_000_000,
+                channel: Channel::Evdev,
+                major: 13,
+                minor: 69,
+                reader_tgid: 345,
+            },
+            since_ns: NOW - 3_000_000,
+            until_ns,
+            path: vec![hop(345, Object::Unix), hop(456, Object::Pty), hop(500, Object::Fork)],
+        }
+    }
+
+    fn process(tgid: u32, attention: Option<Attention>, loan_until_ns: u64) -> Process {
+        Process { tgid, attention, loan_until_ns, channel_read_ns: 0 }
+    }
+
+    fn stat(flags: u32, nice: i32, policy: u32) -> String {
+        format!(
+            "1 (x) S 1 1 1 0 -1 {flags} 0 0 0 0 0 0 0 0 20 {nice} 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 {policy} 0 0 0"
+        )
+    }
+
+    #[test]
+    fn a_chain_names_who_picked_it_up() {
+        let root = root(&[("proc/345/comm", "Xorg\n"), ("proc/456/comm", "xterm\n"), ("proc/812/comm", "mawk\n")]);
+        let names = Names::new(root.path());
+        let reporter = Reporter { now_ns: NOW, names: &names, partial: false };
+        let why = reporter.why(812, Some(&process(812, Some(attention(1_700_000, NOW + 1)), 0)), [0; 4]);
+        let chain = why.chain.expect("a chain");
+        let hops: Vec<_> = chain.hops.iter().map(|hop| (hop.object.as_str(), hop.comm.as_str(), hop.pid)).collect();
+        assert_eq!(hops, [("unix", "xterm", 456), ("pty", "", 500), ("fork", "mawk", 812)]);
+        assert_eq!((chain.reader.as_str(), chain.unhappy_ns, chain.left_ns), ("Xorg", 2_400_000, 1));
+        assert_eq!((why.lane.as_str(), why.standing), ("attended", Standing::Current));
+    }
+
+    #[test]
+    fn attention_ends_by_time_and_by_budget() {
+        let names = Names::new(std::path::Path::new("/nowhere"));
+        let reporter = Reporter { now_ns: NOW, names: &names, partial: false };
+        let of = |attention| {
+            let why = reporter.why(1, Some(&process(1, Some(attention), 0)), [0; 4]);
+            (why.standing, why.lane)
+        };
+        assert_eq!(of(attention(0, NOW)), (Standing::Expired, "other".into()));
+        assert_eq!(of(attention(2_000_000_000, NOW + 1)), (Standing::Spent, "other".into()));
+    }
+
+    #[test]
+    fn lanes_follow_the_scheduling_class() {
+        let cases = [
+            ("1", stat(0, 0, 0), "other"),
+            ("2", stat(0, 0, 5), "idle"),
+            ("3", stat(0, 0, 1), "realtime"),
+            ("4", stat(0x0020_0000, 0, 0), "kernel"),
+            ("5", stat(0x0020_0000, 19, 0), "other"),
+        ];
+        for (pid, stat, expected) in cases {
+            let root = root(&[(&format!("proc/{pid}/stat"), &stat)]);
+            let names = Names::new(root.path());
+            let pid = pid.parse().expect("a number");
+            let lane = |partial, record: Option<&Process>| {
+                Reporter { now_ns: NOW, names: &names, partial }.why(pid, record, [0; 4]).lane
+            };
+            assert_eq!(lane(false, None), expected, "{pid}");
+            let lent = process(pid, None, NOW + 1);
+            let with_loan = if matches!(expected, "other" | "idle") { "attended" } else { expected };
+            assert_eq!(lane(false, Some(&lent)), with_loan, "{pid} on loan");
+            assert_eq!(lane(true, None), if expected == "realtime" { expected } else { "foreign" }, "{pid} partial");
+        }
+    }
+
+    #[test]
+    fn the_most_unhappy_come_first_and_loans_last() {
+        let names = Names::new(std::path::Path::new("/nowhere"));
+        let reporter = Reporter { now_ns: NOW, names: &names, partial: false };
+        let processes = [
+            process(1, None, NOW + 5),
+            process(2, Some(attention(3_000_000, NOW + 1)), 0),
+            process(3, Some(attention(1_000_000, NOW + 1)), 0),
+            process(4, Some(attention(1_000_000, NOW - 1)), 0),
+        ];
+        let order: Vec<_> = reporter.attended(&processes).iter().map(|one| (one.pid, one.chain.is_some())).collect();
+        assert_eq!(order, [(3, true), (2, true), (1, false)]);
+    }
+}

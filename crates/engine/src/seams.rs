@@ -1,0 +1,155 @@
+//! What the daemon needs of the world, as small traits: each has a fake in the tests.
+
+use std::{collections::BTreeMap, time::Duration};
+
+pub use appease_bpf::{
+    Attention, Channel, Error as BpfError, Exit, Hop, LaneTimes, MissingHook, Object, Process, Request, SchedOptions,
+    Scheduler, SenseOptions, Sensor,
+    features::{self, Features},
+};
+
+/// Knows who serves whom.
+pub trait Eyes {
+    /// Attaches the hooks of modules that arrived since the last call; names those.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, BpfError>;
+    /// Lets hooks rest when nobody has been served for a while; to be called about once a second.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn stand_down(&self) -> Result<(), BpfError>;
+    /// Hooks that are not attached.
+    fn missing(&self) -> Vec<MissingHook>;
+    /// What is known of the process `pid`; `None` when nothing is.
+    ///
+    /// # Errors
+    /// When there is no such process, or the kernel refuses.
+    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError>;
+    /// Counters by name.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError>;
+}
+
+/// Schedules; dropping it detaches it.
+pub trait Backend {
+    /// Why the kernel has detached it, when it has.
+    fn exit(&self) -> Option<Exit>;
+    /// CPU nanoseconds by lane since it was attached.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn lanes(&self) -> Result<LaneTimes, BpfError>;
+    /// CPU nanoseconds by lane of the process `pid`.
+    ///
+    /// # Errors
+    /// When there is no such process, or the kernel refuses.
+    fn process_lanes(&self, pid: u32) -> Result<LaneTimes, BpfError>;
+    /// CPU nanoseconds by lane and command name, exited processes included.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn commands(&self) -> Result<BTreeMap<String, LaneTimes>, BpfError>;
+    /// Counters by name.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError>;
+}
+
+/// Where eyes and backends come from.
+pub trait Platform {
+    /// Its eyes.
+    type Eyes: Eyes + 'static;
+    /// Its backend.
+    type Backend: Backend + 'static;
+
+    /// What the kernel offers.
+    fn features(&self) -> Features;
+    /// Loads the eyes.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn sense(&self, options: &SenseOptions) -> Result<Self::Eyes, BpfError>;
+    /// Attaches the scheduler.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn attach(&self, eyes: &Self::Eyes, sense: &SenseOptions, sched: &SchedOptions) -> Result<Self::Backend, BpfError>;
+    /// Nanoseconds of `CLOCK_MONOTONIC`, which is also the clock of the BPF side.
+    fn now_ns(&self) -> u64;
+}
+
+/// This machine.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Machine;
+
+impl Platform for Machine {
+    type Eyes = Sensor;
+    type Backend = Scheduler;
+
+    fn features(&self) -> Features {
+        features::probe()
+    }
+
+    fn sense(&self, options: &SenseOptions) -> Result<Sensor, BpfError> {
+        Sensor::load(options)
+    }
+
+    fn attach(&self, eyes: &Sensor, sense: &SenseOptions, sched: &SchedOptions) -> Result<Scheduler, BpfError> {
+        Scheduler::attach(eyes, sense, sched)
+    }
+
+    fn now_ns(&self) -> u64 {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let since_boot = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
+        u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Eyes for Sensor {
+    fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, BpfError> {
+        Self::attach_new_modules(self)
+    }
+
+    fn stand_down(&self) -> Result<(), BpfError> {
+        Self::stand_down(self)
+    }
+
+    fn missing(&self) -> Vec<MissingHook> {
+        Self::missing(self)
+    }
+
+    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError> {
+        Self::process(self, pid)
+    }
+
+    fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
+        Self::counters(self)
+    }
+}
+
+impl Backend for Scheduler {
+    fn exit(&self) -> Option<Exit> {
+        Self::exit(self)
+    }
+
+    fn lanes(&self) -> Result<LaneTimes, BpfError> {
+        Self::lanes(self)
+    }
+
+    fn process_lanes(&self, pid: u32) -> Result<LaneTimes, BpfError> {
+        Self::process_lanes(self, pid)
+    }
+
+    fn commands(&self) -> Result<BTreeMap<String, LaneTimes>, BpfError> {
+        Self::commands(self)
+    }
+
+    fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
+        Self::counters(self)
+    }
+}

@@ -1,0 +1,61 @@
+//! `appease-guest`: all that happens inside the laboratory's virtual machine.
+//!
+//! `init` is the machine's first process: it prepares the system, has a `session` carry out the
+//! job that the host left on a disk, and powers the machine off. `enter` and `tree` are small tools
+//! that the session and scenario files use.
+#![forbid(unsafe_code)]
+
+mod app;
+mod check;
+mod clock;
+mod ending;
+mod events;
+mod host;
+mod init;
+mod keyboard;
+mod load;
+mod meter;
+mod probe;
+mod scheduler;
+mod scope;
+mod screen;
+mod sense;
+mod session;
+mod system;
+mod tree;
+mod typist;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: appease-guest init                                  first process of a laboratory machine
+       appease-guest session                               carry out the job on the job disk
+       appease-guest enter [--scope DIR] [--gate] PROGRAM [ARGUMENT...]
+                                                           run a program in a cgroup of its own
+       appease-guest tree DIR FILES                        generate a C source tree to compile
+       appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["init"] => return init::run(),
+        ["session"] => session::run(),
+        ["enter", rest @ ..] => app::enter(rest),
+        ["tree", dir, files] => tree::command(dir, files),
+        ["check-sensing"] => sense::check(""),
+        ["check-sensing", part] => sense::check(part),
+        ["sense-actor", dir, name] => sense::act(dir, name),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("appease-guest: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

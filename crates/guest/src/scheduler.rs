@@ -1,0 +1,230 @@
+//! Schedulers by name: started before the load, checked after the measurement.
+
+use std::{fs, path::Path, process::Command};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    app::{Launch, Program},
+    clock::{self, Deadline},
+    ending::evicted,
+    scope::Scopes,
+    system::{TOOLS, kernel_log},
+};
+
+const STATE: &str = "/sys/kernel/sched_ext/state";
+const SEQUENCE: &str = "/sys/kernel/sched_ext/enable_seq";
+/// Programs pass the verifier slowly in an emulated machine.
+const START_LIMIT_S: u64 = 90;
+
+/// Who schedules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// The kernel's own, everything in one group.
+    Eevdf,
+    /// The kernel's own, each application in a cgroup.
+    Scopes,
+    /// The kernel's own, each session in a group.
+    Autogroup,
+    /// A sched_ext scheduler of somebody else's.
+    Peer(String),
+    /// Ours.
+    Appease {
+        /// Its policy, if not the default one.
+        policy: Option<String>,
+        /// Its backend, if not the default one.
+        backend: Option<String>,
+    },
+}
+
+impl Kind {
+    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-autogroup`, `scx_NAME`, `appease[:POLICY][@BACKEND]`.
+    pub fn parse(name: &str) -> Result<Self> {
+        let (base, backend) = match name.split_once('@') {
+            Some((base, backend)) => (base, Some(backend.to_owned())),
+            None => (name, None),
+        };
+        match (base, base.split_once(':')) {
+            ("eevdf", _) if backend.is_none() => Ok(Self::Eevdf),
+            ("eevdf-scopes", _) if backend.is_none() => Ok(Self::Scopes),
+            ("eevdf-autogroup", _) if backend.is_none() => Ok(Self::Autogroup),
+            ("appease", _) => Ok(Self::Appease { policy: None, backend }),
+            (_, Some(("appease", policy))) => Ok(Self::Appease { policy: Some(policy.to_owned()), backend }),
+            (peer, None) if peer.starts_with("scx_") && !peer.contains('/') && backend.is_none() => {
+                Ok(Self::Peer(peer.to_owned()))
+            }
+            _ => bail!(
+                "scheduler \"{name}\" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, scx_NAME or \
+                 appease[:POLICY][@BACKEND]"
+            ),
+        }
+    }
+
+    fn command(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Eevdf | Self::Scopes | Self::Autogroup => None,
+            Self::Peer(name) => Some(vec![format!("{TOOLS}/{name}")]),
+            Self::Appease { policy, backend } => {
+                let mut argv = vec![format!("{TOOLS}/appease"), "run".into()];
+                for (flag, value) in [("--policy", policy), ("--backend", backend)] {
+                    if let Some(value) = value {
+                        argv.extend([flag.into(), value.clone()]);
+                    }
+                }
+                Some(argv)
+            }
+        }
+    }
+
+    fn uses_sched_ext(&self) -> bool {
+        match self {
+            Self::Eevdf | Self::Scopes | Self::Autogroup => false,
+            Self::Peer(_) => true,
+            Self::Appease { backend, .. } => backend.as_deref() != Some("nice"),
+        }
+    }
+}
+
+/// A scheduler in charge.
+pub struct Scheduler {
+    kind: Kind,
+    daemon: Option<Program>,
+    sequence: String,
+}
+
+impl Scheduler {
+    /// Starts it and waits until it is in charge.
+    pub fn start(kind: Kind) -> Result<Self> {
+        let mut scheduler = Self { daemon: None, sequence: String::new(), kind };
+        let Some(argv) = scheduler.kind.command() else { return Ok(scheduler) };
+        if !Path::new(&argv[0]).exists() {
+            bail!("{} was not brought along: build it first (appease-lab peers for scx_ schedulers)", argv[0]);
+        }
+        if scheduler.kind.uses_sched_ext() && !Path::new(STATE).exists() {
+            bail!("this kernel ({}) has no sched_ext: choose another with --kernel", crate::system::kernel_release());
+        }
+        // The daemon lives outside of the applications' cgroups.
+        let mut daemon = Launch::new("scheduler", Scopes::new(false)?, &argv).start()?;
+        let deadline = Deadline::after_s(START_LIMIT_S);
+        while !scheduler.is_ready() {
+            daemon.must_run()?;
+            if deadline.has_passed() {
+                return Err(daemon.complaint(&format!("was not in charge after {START_LIMIT_S} s")));
+            }
+            clock::sleep_ms(100);
+        }
+        scheduler.sequence = read(SEQUENCE);
+        scheduler.daemon = Some(daemon);
+        Ok(scheduler)
+    }
+
+    fn is_ready(&self) -> bool {
+        if self.kind.uses_sched_ext() {
+            return read(STATE) == "enabled";
+        }
+        self.status().is_ok()
+    }
+
+    /// Whether it is still in charge; if not, an error that says why.
+    pub fn must_be_in_charge(&mut self) -> Result<()> {
+        let Some(daemon) = &mut self.daemon else { return Ok(()) };
+        let ended = daemon.ended()?;
+        let uses_sched_ext = self.kind.uses_sched_ext();
+        let in_charge = !uses_sched_ext || (read(STATE) == "enabled" && read(SEQUENCE) == self.sequence);
+        if ended.is_none() && in_charge {
+            return Ok(());
+        }
+        if uses_sched_ext && !in_charge {
+            // Give a daemon that was just ejected the time to say why.
+            clock::sleep_ms(300);
+        }
+        let end = ended.map_or_else(|| "still runs".to_owned(), |status| format!("ended: {status}"));
+        Err(evicted(format!(
+            "scheduler ejected (daemon {end}).\n{}\n{}",
+            kernel_log("sched_ext", 12),
+            daemon.log_tail(20)
+        )))
+    }
+
+    /// What our own daemon tells about itself; an error under other schedulers.
+    pub fn status(&self) -> Result<serde_json::Value> {
+        if !matches!(self.kind, Kind::Appease { .. }) {
+            bail!("only appease tells about lanes");
+        }
+        let out = Command::new(format!("{TOOLS}/appease")).args(["status", "--json"]).output().context("start appease status")?;
+        if !out.status.success() {
+            bail!("appease status --json: {}", String::from_utf8_lossy(&out.stderr).trim());
+        }
+        serde_json::from_slice(&out.stdout).context("output of appease status --json")
+    }
+
+    /// Whether it is our own.
+    pub fn is_ours(&self) -> bool {
+        matches!(self.kind, Kind::Appease { .. })
+    }
+
+    /// What the daemon logged last.
+    pub fn log_tail(&self) -> String {
+        self.daemon.as_ref().map(|daemon| daemon.log_tail(20)).unwrap_or_default()
+    }
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+/// CPU time by lane of the processes with these names, nanoseconds: other lane, all lanes.
+pub fn lane_time(status: &serde_json::Value, commands: &[String]) -> Option<(f64, f64)> {
+    const LANES: [&str; 4] = ["kernel", "attended", "other", "idle"];
+    let listed = status.get("commands")?.as_array()?;
+    let wanted = |entry: &&serde_json::Value| {
+        let comm = entry.get("comm").or_else(|| entry.get("name")).and_then(|name| name.as_str());
+        comm.is_some_and(|comm| commands.iter().any(|command| command == comm))
+    };
+    let mut sum = (0.0, 0.0);
+    for entry in listed.iter().filter(wanted) {
+        let lanes = entry.get("lane_ns")?;
+        let time = |lane: &str| lanes.get(lane).and_then(serde_json::Value::as_f64).unwrap_or(0.0);
+        sum.0 += time("other");
+        sum.1 += LANES.iter().map(|lane| time(lane)).sum::<f64>();
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_understood() {
+        let ours = |policy: Option<&str>, backend: Option<&str>| Kind::Appease {
+            policy: policy.map(Into::into),
+            backend: backend.map(Into::into),
+        };
+        for (name, kind) in [
+            ("eevdf", Kind::Eevdf),
+            ("eevdf-scopes", Kind::Scopes),
+            ("scx_lavd", Kind::Peer("scx_lavd".into())),
+            ("appease", ours(None, None)),
+            ("appease:rbpe@nice", ours(Some("rbpe"), Some("nice"))),
+        ] {
+            assert_eq!(Kind::parse(name).expect(name), kind);
+        }
+        assert_eq!(ours(Some("huc"), Some("nice")).command().map(|argv| argv.join(" ")).as_deref(),
+            Some("/run/tools/appease run --policy huc --backend nice"));
+        let error = Kind::parse("eevfd").expect_err("unknown");
+        insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, scx_NAME or appease[:POLICY][@BACKEND]"#);
+        assert!(Kind::parse("scx_../sh").is_err());
+        assert!(Kind::parse("eevdf@nice").is_err());
+    }
+
+    #[test]
+    fn lanes_are_summed_over_the_named_commands() {
+        let status = serde_json::json!({"commands": [
+            {"comm": "cc1", "lane_ns": {"kernel": 0, "attended": 10, "other": 90, "idle": 0}},
+            {"comm": "as", "lane_ns": {"kernel": 0, "attended": 0, "other": 100, "idle": 0}},
+            {"comm": "xterm", "lane_ns": {"kernel": 0, "attended": 500, "other": 0, "idle": 0}},
+        ]});
+        assert_eq!(lane_time(&status, &["cc1".into(), "as".into()]), Some((190.0, 200.0)));
+    }
+}

@@ -1,0 +1,100 @@
+//! Who plays sound that somebody hears has a customer.
+
+use std::{
+    os::fd::OwnedFd,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use super::{Case, case};
+use crate::{
+    clock,
+    sense::{
+        answer::{Found, Origin, why},
+        object::Kind,
+        stage::Stage,
+    },
+    system,
+};
+
+const PLAYBACK: &str = "/dev/snd/pcmC0D0p";
+/// What the emulated card can do.
+const FORMAT: &[&str] = &["-D", "hw:0,0", "-t", "raw", "-f", "S16_LE", "-r", "48000", "-c", "2"];
+
+pub fn all() -> Vec<Case> {
+    vec![
+        case("sound written", |stage| plays(stage, &["aplay", "-q"])),
+        case("sound mapped", |stage| plays(stage, &["aplay", "-q", "-M"])),
+        case("sound recorded", records),
+        case("sound's listener", listener),
+    ]
+}
+
+/// A program that plays or records, as long as this value lives.
+struct Program(Child);
+
+impl Program {
+    fn start(words: &[&str], file: &str, output: Option<&OwnedFd>) -> Result<Self> {
+        system::wait_for_path(PLAYBACK, 20)?;
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args(FORMAT).arg(file).stdin(Stdio::null());
+        // Level meters go to one of the two.
+        if let Some(output) = output {
+            command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        } else {
+            command.stdout(Stdio::null());
+        }
+        command.spawn().map(Self).with_context(|| format!("start {} (package alsa-utils)", words[0]))
+    }
+
+    fn why(&mut self) -> Result<Found> {
+        if let Some(status) = self.0.try_wait()? {
+            bail!("the player ended ({status})");
+        }
+        why(self.0.id())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn plays(stage: &mut Stage, words: &[&str]) -> Result<()> {
+    let mut player = Program::start(words, "/dev/zero", None)?;
+    let origin = Origin::new("audio", PLAYBACK, player.0.id());
+    // Longer than attention lasts, so that what is seen is not left over from the start.
+    clock::sleep_ms(5000);
+    let early = player.why()?;
+    stage.verdict("who plays", early.must_be_attended(&origin, &[]));
+    clock::sleep_ms(700);
+    let late = player.why()?;
+    let request = |found: &Found| found.current().map(|chain| chain.request);
+    let renewed = request(&late) > request(&early);
+    stage.verdict("each period is a request", if renewed { Ok(()) } else { Err(anyhow!("{early}, then {late}")) });
+    Ok(())
+}
+
+fn records(stage: &mut Stage) -> Result<()> {
+    let mut recorder = Program::start(&["arecord", "-q"], "/dev/null", None)?;
+    clock::sleep_ms(1500);
+    stage.verdict("who only records", recorder.why()?.must_be_unattended());
+    Ok(())
+}
+
+/// A program's meter, in step with its sound, goes to another: served for the same listener.
+fn listener(stage: &mut Stage) -> Result<()> {
+    let link = stage.link(Kind::Pipe)?;
+    let mut second = stage.actor("meter's reader", Some(&link.reader), None)?;
+    let player = Program::start(&["aplay", "-V", "stereo"], "/dev/zero", Some(&link.writer))?;
+    let origin = Origin::new("audio", PLAYBACK, player.0.id());
+    let until = clock::now_ns() + 2 * clock::SECOND;
+    while clock::now_ns() < until {
+        second.reads()?;
+    }
+    stage.verdict("who reads what a player writes", second.attended(&origin, &[("pipe", second.pid)]));
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! Who reads from a device opens a request; who only watches it does not.
+
+use anyhow::Result;
+
+use super::{Case, case};
+use crate::sense::{
+    answer::{self, Origin},
+    device::{self, Device, Shape},
+    stage::{Actor, Stage},
+    wire::{End, Order},
+};
+
+pub fn all() -> Vec<Case> {
+    vec![
+        case("hooks", hooks),
+        case("evdev", |stage| {
+            let device = Device::new(Shape::Remote)?;
+            let node = device.node("event")?;
+            channel(stage, device, "evdev", &node)
+        }),
+        case("mouse", |stage| {
+            let device = Device::new(Shape::Mouse)?;
+            device.node("mouse")?;
+            channel(stage, device, "mouse", "/dev/input/mice")
+        }),
+        case("joystick", |stage| {
+            let device = Device::new(Shape::Joystick)?;
+            let node = device.node("js")?;
+            channel(stage, device, "joystick", &node)
+        }),
+        case("tty", |stage| {
+            let device = Device::new(Shape::Keyboard)?;
+            device.node("event")?;
+            let node = device::console()?;
+            channel(stage, device, "tty", &node)
+        }),
+        case("thread", thread),
+        case("two readers", two_readers),
+    ]
+}
+
+fn hooks(stage: &mut Stage) -> Result<()> {
+    let missing = answer::missing_hooks()?;
+    let holds = if missing.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("missing: {}", missing.join(", "))) };
+    stage.verdict("all attached", holds);
+    Ok(())
+}
+
+fn channel(stage: &mut Stage, mut device: Device, channel: &str, node: &str) -> Result<()> {
+    let mut handler = stage.actor("handler", None, None)?;
+    let mut watcher = stage.actor("watcher", None, None)?;
+    let mut too_early = stage.actor("reader that came too early", None, None)?;
+    for actor in [&mut handler, &mut watcher] {
+        actor.opens(node)?;
+        take_initial_state(actor, channel)?;
+    }
+    // A joystick tells its state to whoever opens it, so nobody can come too early.
+    if channel != "joystick" {
+        too_early.opens_nonblocking(node)?;
+        too_early.fails(&Order::Read(End::Channel))?;
+        stage.verdict("a read that found nothing", too_early.unattended());
+    }
+    // A joystick's state is read too, and opens a request: whether the next read does must be told from it.
+    let before = handler.why()?.chain.map(|chain| chain.request);
+    let mut bystander = stage.actor("watcher that never read", None, None)?;
+    bystander.opens(node)?;
+    bystander.waits_for(&Order::Poll(End::Channel, 5000))?;
+    device.touch()?;
+    let ready = bystander.done()?;
+    handler.does(&Order::Read(End::Channel))?;
+    let ready = if ready == 1 { Ok(()) } else { Err(anyhow::anyhow!("nothing to read within 5 s")) };
+    stage.verdict("who waits is woken", ready);
+    stage.verdict("who only waits for it", bystander.unattended());
+    stage.verdict("reader", handler.attended(&Origin::new(channel, node, handler.pid), &[]));
+    let after = handler.why()?.chain.map(|chain| chain.request);
+    let anew = if after > before { Ok(()) } else { Err(anyhow::anyhow!("request {before:?} became {after:?}")) };
+    stage.verdict("a request of its own", anew);
+    // The next event opens the next request.
+    handler.waits_for(&Order::Read(End::Channel))?;
+    device.touch()?;
+    handler.done()?;
+    let next = handler.why()?.current().map(|chain| chain.request);
+    let anew = if next > after { Ok(()) } else { Err(anyhow::anyhow!("request {after:?} became {next:?}")) };
+    stage.verdict("the next event opens the next request", anew);
+    Ok(())
+}
+
+fn take_initial_state(actor: &mut Actor, channel: &str) -> Result<()> {
+    if channel == "joystick" {
+        actor.does(&Order::Read(End::Channel))?;
+    }
+    Ok(())
+}
+
+fn thread(stage: &mut Stage) -> Result<()> {
+    let mut handler = stage.handler("handler", None, None)?;
+    handler.waits_for(&Order::ReadInThread(End::Channel))?;
+    stage.touch_remote()?;
+    handler.done()?;
+    stage.verdict("the process of a thread that read", handler.attended(&stage.by_remote(&handler), &[]));
+    Ok(())
+}
+
+fn two_readers(stage: &mut Stage) -> Result<()> {
+    let mut one = stage.handler("one reader", None, None)?;
+    let mut two = stage.handler("other reader", None, None)?;
+    stage.attend(&mut one)?;
+    stage.verdict("who read", one.attended(&stage.by_remote(&one), &[]));
+    stage.verdict("who has not read yet", two.unattended());
+    two.does(&Order::Read(End::Channel))?;
+    stage.verdict("who read later", two.attended(&stage.by_remote(&two), &[]));
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Attention ends: by time, by CPU time, by the length of the chain.
+
+use anyhow::{Result, anyhow};
+
+use super::{Case, case};
+use crate::{
+    clock::{self, MS, SECOND},
+    sense::{
+        answer::Found,
+        object::{Kind, Link},
+        stage::{Actor, Stage},
+        wire::Order,
+    },
+};
+
+/// As the daemon is set when it is not told otherwise.
+const ATTENTION_NS: u64 = 4 * SECOND;
+/// As the daemon is set when it is not told otherwise.
+const BUDGET_MS: u32 = 2000;
+/// As the daemon is set when it is not told otherwise.
+const MAX_HOPS: usize = 8;
+
+pub fn all() -> Vec<Case> {
+    vec![case("hop limit", hop_limit), case("expiry", expiry), case("budget", budget)]
+}
+
+fn hop_limit(stage: &mut Stage) -> Result<()> {
+    let links = (0..=MAX_HOPS).map(|_| stage.link(Kind::Pipe)).collect::<Result<Vec<Link>>>()?;
+    let mut actors = vec![stage.handler("first", None, Some(&links[0].writer))?];
+    for (at, link) in links.iter().enumerate() {
+        let output = links.get(at + 1).map(|next| &next.writer);
+        actors.push(stage.actor(&format!("{} hops away", at + 1), Some(&link.reader), output)?);
+    }
+    stage.attend(&mut actors[0])?;
+    for (at, link) in links.iter().enumerate() {
+        actors[at].writes(link)?;
+        actors[at + 1].reads()?;
+    }
+    let origin = stage.by_remote(&actors[0]);
+    let way: Vec<(&str, u32)> = actors[1..=MAX_HOPS].iter().map(|actor| ("pipe", actor.pid)).collect();
+    stage.verdict("the last that counts", actors[MAX_HOPS].attended(&origin, &way));
+    stage.verdict("the first that does not", actors[MAX_HOPS + 1].unattended());
+    let child = stage.child_of(&mut actors[MAX_HOPS], "child of the last")?;
+    stage.verdict("child of the last that counts", child.unattended());
+    Ok(())
+}
+
+/// Two that keep each other busy do not keep attention.
+fn expiry(stage: &mut Stage) -> Result<()> {
+    let (there, back) = (stage.link(Kind::Pipe)?, stage.link(Kind::Pipe)?);
+    let mut first = stage.handler("first", Some(&back.reader), Some(&there.writer))?;
+    let mut second = stage.actor("second", Some(&there.reader), Some(&back.writer))?;
+    stage.attend(&mut first)?;
+    let opened_ns = clock::now_ns();
+    round(&mut first, &mut second, &there, &back)?;
+    let (of_first, of_second) = (first.why()?, second.why()?);
+    stage.verdict("a process further away for as long", same_end(&of_first, &of_second));
+    while clock::now_ns() < opened_ns + ATTENTION_NS * 3 / 4 {
+        round(&mut first, &mut second, &there, &back)?;
+        clock::sleep_ms(100);
+    }
+    stage.verdict("before", second.stands("current"));
+    while clock::now_ns() < opened_ns + ATTENTION_NS + 100 * MS {
+        round(&mut first, &mut second, &there, &back)?;
+        clock::sleep_ms(100);
+    }
+    stage.verdict("handler after", first.stands("expired"));
+    stage.verdict("the next after", second.stands("expired"));
+    let child = stage.child_of(&mut second, "child of an expired one")?;
+    stage.verdict("child of an expired one", child.unattended());
+    stage.attend(&mut first)?;
+    stage.verdict("the next key renews it", first.stands("current"));
+    Ok(())
+}
+
+fn round(first: &mut Actor, second: &mut Actor, there: &Link, back: &Link) -> Result<()> {
+    first.writes(there)?;
+    second.reads()?;
+    second.writes(back)?;
+    first.reads()
+}
+
+fn same_end(one: &Found, other: &Found) -> Result<()> {
+    // Since the request was opened; what is asked later has less left.
+    let length_ns = |found: &Found| found.current().map(|chain| chain.opened_ago_ns + chain.left_ns);
+    match (length_ns(one), length_ns(other)) {
+        (Some(a), Some(b)) if a == b && a == ATTENTION_NS.cast_signed() => Ok(()),
+        (a, b) => Err(anyhow!("expected {ATTENTION_NS} ns for both; found {a:?} and {b:?} ({one}; {other})")),
+    }
+}
+
+/// A request that has had its share is batch work, whoever spent it.
+fn budget(stage: &mut Stage) -> Result<()> {
+    let link = stage.link(Kind::Pipe)?;
+    let mut first = stage.handler("first", None, Some(&link.writer))?;
+    let mut second = stage.actor("second", Some(&link.reader), None)?;
+    stage.attend(&mut first)?;
+    let share = BUDGET_MS * 11 / 20;
+    first.does(&Order::Burn(share))?;
+    stage.verdict("half of it spent", first.stands("current"));
+    first.writes(&link)?;
+    second.reads()?;
+    second.does(&Order::Burn(share))?;
+    stage.verdict("who spent the rest", second.stands("spent"));
+    stage.verdict("who spent the first half", first.stands("spent"));
+    stage.attend(&mut first)?;
+    stage.verdict("the next key renews it", first.stands("current"));
+    Ok(())
+}

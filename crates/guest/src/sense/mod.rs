@@ -1,0 +1,63 @@
+//! Checks of sensing: small real processes, each doing one thing, and the daemon's own word about who of them
+//! got attention, through what, and who did not.
+//!
+//! The director (this process) tells actors what to do through files, never through anything that is under
+//! test, and never reads a channel: what it writes carries no attention. Every check presses a real key of a
+//! uinput device, has a process read it, and follows it from there.
+
+mod actor;
+mod answer;
+mod cases;
+mod device;
+mod object;
+mod stage;
+mod wire;
+
+use anyhow::{Result, bail};
+
+pub use actor::run as act;
+use stage::Stage;
+
+use crate::{
+    clock::{self, Deadline},
+    system,
+};
+
+/// Modules that bring channels.
+const MODULES: &[&str] = &["evdev", "uinput", "mousedev", "joydev", "snd-hda-intel", "snd-hda-codec-generic"];
+/// As the daemon calls those with hooks.
+const HOOKED: &[&str] = &["evdev", "mousedev", "joydev", "snd_pcm"];
+/// How long the daemon may take to find out about a new module, busy seconds.
+const HOOK_LIMIT_S: u64 = 60;
+
+/// `check-sensing [PART]`: makes all checks whose names contain `part`, one line each verdict.
+pub fn check(part: &str) -> Result<()> {
+    system::load_modules(MODULES)?;
+    wait_for_hooks()?;
+    let mut stage = Stage::new()?;
+    for (name, steps) in cases::all() {
+        if name.contains(part) {
+            stage.check(&name, steps);
+        }
+    }
+    match (stage.failed, stage.verdicts) {
+        (_, 0) => bail!("no check is called {part}"),
+        (0, _) => Ok(()),
+        (failed, all) => bail!("{failed} of {all} verdicts are bad"),
+    }
+}
+
+/// The modules have come after the daemon: it hooks into them when it sees them.
+fn wait_for_hooks() -> Result<()> {
+    let deadline = Deadline::after_s(HOOK_LIMIT_S);
+    loop {
+        let waiting = answer::waiting_hooks(HOOKED)?;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        if deadline.has_passed() {
+            bail!("appease has not hooked into {} within {HOOK_LIMIT_S} s after the modules came", waiting.join(", "));
+        }
+        clock::sleep_ms(200);
+    }
+}

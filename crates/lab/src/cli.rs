@@ -1,0 +1,202 @@
+//! The command line, as it is typed.
+
+use std::path::PathBuf;
+
+use appease_scenario::{Load, Mode};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::{debian::Wanted, scheduler::Scheduler};
+
+/// Measures schedulers in virtual machines: real kernel, X server and applications.
+#[derive(Debug, Parser)]
+#[command(name = "appease-lab", version)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Build the images that scenarios need, or all
+    Build(BuildArgs),
+    /// List scenarios, schedulers and loads
+    List,
+    /// Run scenarios and print what they measured
+    Run(RunArgs),
+    /// Open a shell in a machine; Ctrl-A x ends it
+    Shell(ShellArgs),
+    /// Build the peer schedulers with cargo
+    Peers(PeersArgs),
+    /// Write an HTML report from result files
+    Report(ReportArgs),
+    /// Run everything at once under eevdf and under appease, and show both side by side
+    Demo(DemoArgs),
+}
+
+/// How a machine counts time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ModeName {
+    /// One CPU; an executed instruction is a nanosecond
+    Exact,
+    /// Several CPUs in host time: only ratios and order mean something
+    Parallel,
+}
+
+impl From<ModeName> for Mode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Exact => Self::Exact,
+            ModeName::Parallel => Self::Parallel,
+        }
+    }
+}
+
+/// Arguments of `build`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// Scenarios (names or files); all when there is none
+    pub scenarios: Vec<String>,
+    /// Kernels: default, a series (6.18) or a version (6.18.15)
+    #[arg(long, value_delimiter = ',', default_value = "default")]
+    pub kernel: Vec<Wanted>,
+    /// Choose kernels anew: the newest that the archive has today
+    #[arg(long)]
+    pub update: bool,
+}
+
+/// What kind of machine.
+#[derive(Debug, Clone, Args)]
+pub struct MachineArgs {
+    /// How the machine counts time [default: exact, for a shell parallel]
+    #[arg(long, value_enum)]
+    pub mode: Option<ModeName>,
+    /// CPUs of the machine: 1 in exact mode, 2 or more in parallel mode [default: 1 or 2]
+    #[arg(long, value_name = "N")]
+    pub cpus: Option<u32>,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// Scenarios: names, or files
+    #[arg(required = true)]
+    pub scenarios: Vec<String>,
+    /// Schedulers
+    #[arg(long, value_delimiter = ',', default_value = "eevdf,appease")]
+    pub under: Vec<Scheduler>,
+    /// Loads: none, hogs:N, build:N [default: those of the scenario]
+    #[arg(long, value_delimiter = ',')]
+    pub load: Vec<Load>,
+    /// Kernels: default, a series (6.18) or a version (6.18.15)
+    #[arg(long, value_delimiter = ',', default_value = "default")]
+    pub kernel: Vec<Wanted>,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Print the result document on standard output; several scenarios make an array of documents
+    #[arg(long)]
+    pub json: bool,
+    /// Write the result document to a file, too
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Machines at a time [default: one for each processor, as memory allows]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
+    /// Run the short form, as tests do
+    #[arg(long)]
+    pub short: bool,
+    /// Length of the measured part, virtual seconds [default: the scenario's]
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Save a picture of each machine's screen here
+    #[arg(long, value_name = "DIR")]
+    pub screenshots: Option<PathBuf>,
+    /// Host seconds after which a run is given up [default: by its length]
+    #[arg(long, value_name = "SECONDS")]
+    pub time_limit: Option<u64>,
+    /// Tell when each stage of a run is reached
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// Arguments of `shell`.
+#[derive(Debug, Args)]
+pub struct ShellArgs {
+    /// A scenario whose packages and clips shall be there
+    pub scenario: Option<String>,
+    /// Kernel: default, a series (6.18) or a version (6.18.15)
+    #[arg(long, default_value = "default")]
+    pub kernel: Wanted,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Files for /run/tools, beside our own programs and the built peers
+    #[arg(long, value_name = "FILE", value_delimiter = ',')]
+    pub with: Vec<PathBuf>,
+}
+
+/// Arguments of `peers`.
+#[derive(Debug, Args)]
+pub struct PeersArgs {
+    /// Crates [default: scx_bpfland scx_lavd scx_flash scx_cosmos]
+    pub names: Vec<String>,
+}
+
+/// Arguments of `report`.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Result files, as `run --json` writes them
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// The HTML file
+    #[arg(long, short, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// Arguments of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Where results, report and screenshots go
+    #[arg(long, value_name = "DIR", default_value = "target/demo")]
+    pub out: PathBuf,
+    /// Kernel: default, a series (6.18) or a version (6.18.15)
+    #[arg(long, default_value = "default")]
+    pub kernel: Wanted,
+    /// The machine.
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Run the short form
+    #[arg(long)]
+    pub short: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::{Cli, Command};
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn lists_are_separated_by_commas() {
+        let line =
+            "appease-lab run typing --under eevdf,appease --load none,hogs:16,build:16 --kernel default,6.18 --json";
+        let Ok(Cli { command: Command::Run(run) }) = Cli::try_parse_from(line.split(' ')) else {
+            panic!("{line} is not understood");
+        };
+        assert_eq!((run.under.len(), run.load.len(), run.kernel.len()), (2, 3, 2));
+    }
+
+    #[test]
+    fn unknown_names_are_refused() {
+        for line in ["run typing --under cfs", "run typing --load hogs:many", "run typing --kernel seven", "run"] {
+            assert!(Cli::try_parse_from(format!("appease-lab {line}").split(' ')).is_err(), "{line}");
+        }
+    }
+}

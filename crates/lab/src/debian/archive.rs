@@ -1,0 +1,225 @@
+//! A private apt: it reads the host's mirror and keys, and touches nothing of the host's own package state.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::host::{Layout, Steps, Tool};
+
+/// Debian's release in the guest.
+pub const RELEASE: &str = "trixie";
+/// The suites whose packages are looked at.
+const SUITES: [&str; 4] = ["trixie", "trixie-backports", "forky", "sid"];
+/// Signs all of them.
+const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
+/// Names another mirror than the host's.
+const MIRROR_VARIABLE: &str = "APPEASE_LAB_MIRROR";
+
+/// Debian's archive as the private apt sees it.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    dir: PathBuf,
+    debs: PathBuf,
+    mirror: String,
+}
+
+/// A line of `apt-cache madison`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Package name.
+    pub package: String,
+    /// Its version.
+    pub version: String,
+    /// The suite that has it.
+    pub suite: String,
+}
+
+impl Archive {
+    /// Writes the private configuration below `target/lab/apt`.
+    ///
+    /// # Errors
+    /// When the host has no Debian mirror or no Debian keyring.
+    pub fn open(layout: &Layout) -> Result<Self> {
+        if !Path::new(KEYRING).is_file() {
+            bail!("{KEYRING} is not there: run `make deps`, or as root `apt-get install debian-archive-keyring`");
+        }
+        let archive = Self { dir: layout.lab("apt"), debs: layout.lab("cache/debs"), mirror: debian_mirror()? };
+        archive.write_configuration().context("write the private apt configuration")?;
+        Ok(archive)
+    }
+
+    /// Where downloaded packages are kept.
+    #[must_use]
+    pub fn debs(&self) -> &Path {
+        &self.debs
+    }
+
+    /// One `sources.list` line for a suite.
+    #[must_use]
+    pub fn source(&self, suite: &str) -> String {
+        format!("deb [signed-by={KEYRING}] {} {suite} main", self.mirror)
+    }
+
+    fn write_configuration(&self) -> Result<()> {
+        for sub in ["lists/partial", "etc"] {
+            fs::create_dir_all(self.dir.join(sub))?;
+        }
+        fs::create_dir_all(self.debs.join("partial"))?;
+        fs::write(self.dir.join("status"), "")?;
+        let sources: String = SUITES.iter().map(|suite| self.source(suite) + "\n").collect();
+        fs::write(self.dir.join("etc/sources.list"), sources)?;
+        let dir = self.dir.display();
+        let configuration = format!(
+            "Dir::State \"{dir}\";\n\
+             Dir::State::status \"{dir}/status\";\n\
+             Dir::State::lists \"{dir}/lists\";\n\
+             Dir::Cache \"{dir}/cache\";\n\
+             Dir::Cache::archives \"{}\";\n\
+             Dir::Etc::sourcelist \"{dir}/etc/sources.list\";\n\
+             Dir::Etc::sourceparts \"-\";\n\
+             Dir::Etc::preferences \"-\";\n\
+             Dir::Etc::preferencesparts \"-\";\n\
+             Acquire::Languages \"none\";\n\
+             Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\";\n\
+             Acquire::Retries \"3\";\n\
+             APT::Architecture \"amd64\";\n\
+             APT::Architectures \"amd64\";\n\
+             APT::Sandbox::User \"\";\n",
+            self.debs.display()
+        );
+        fs::create_dir_all(self.dir.join("cache"))?;
+        fs::write(self.configuration(), configuration)?;
+        Ok(())
+    }
+
+    fn configuration(&self) -> PathBuf {
+        self.dir.join("apt.conf")
+    }
+
+    fn tool(&self, program: &str, purpose: &str) -> Tool {
+        Tool::new(program, purpose).args(["-c".as_ref(), self.configuration().as_os_str()]).env("LC_ALL", "C.UTF-8")
+    }
+
+    /// Fetches the package lists anew.
+    ///
+    /// # Errors
+    /// When the mirror cannot be reached.
+    pub fn update(&self, steps: &Steps) -> Result<()> {
+        let step = steps.begin("package lists of Debian's archive");
+        self.tool("apt-get", "fetch the package lists").args(["update", "-q", "--error-on=any"]).run(Some(&step))?;
+        step.done();
+        Ok(())
+    }
+
+    /// Every version of every package whose name begins with one of `prefixes` and which `wanted` likes.
+    ///
+    /// # Errors
+    /// When apt fails.
+    pub fn list(&self, prefixes: &[&str], wanted: impl Fn(&str) -> bool) -> Result<Vec<Listed>> {
+        let mut names = Vec::new();
+        for prefix in prefixes {
+            let text = self.tool("apt-cache", "list packages").args(["pkgnames", prefix]).output(None)?;
+            names.extend(text.lines().filter(|name| wanted(name)).map(str::to_owned));
+        }
+        if names.is_empty() {
+            return Ok(Vec::new());
+        }
+        names.sort();
+        let text = self.tool("apt-cache", "list package versions").args(["madison"]).args(&names).output(None)?;
+        Ok(text.lines().filter_map(parse_madison).collect())
+    }
+
+    /// Downloads packages, unless they are kept already, and returns their files.
+    ///
+    /// # Errors
+    /// When one is neither kept nor in the archive.
+    pub fn download(&self, packages: &[Listed], steps: &Steps) -> Result<Vec<PathBuf>> {
+        let kept: Vec<PathBuf> = packages.iter().map(|p| self.debs.join(file_name(p))).collect();
+        let missing: Vec<String> = packages
+            .iter()
+            .zip(&kept)
+            .filter(|(_, file)| !file.is_file())
+            .map(|(p, _)| format!("{}={}", p.package, p.version))
+            .collect();
+        if !missing.is_empty() {
+            let step = steps.begin(&format!("download {}", missing.join(" ")));
+            // Into `partial` first: a file in the cache is whole.
+            let partial = self.debs.join("partial");
+            self.tool("apt-get", format!("download {}", missing.join(", ")).as_str())
+                .args(["download", "-q"])
+                .args(&missing)
+                .dir(&partial)
+                .run(Some(&step))?;
+            for file in kept.iter().filter(|file| !file.is_file()) {
+                let name = file.file_name().unwrap_or_default();
+                fs::rename(partial.join(name), file)
+                    .with_context(|| format!("keep the downloaded {}", file.display()))?;
+            }
+            step.done();
+        }
+        Ok(kept)
+    }
+}
+
+/// The name under which apt stores a package.
+fn file_name(listed: &Listed) -> String {
+    format!("{}_{}_amd64.deb", listed.package, listed.version.replace(':', "%3a"))
+}
+
+/// ` linux-image-6.18.15+deb13-amd64 | 6.18.15-1~bpo13+1 | http://… trixie-backports/main amd64 Packages`.
+fn parse_madison(line: &str) -> Option<Listed> {
+    let mut fields = line.split(" | ").map(str::trim);
+    let (package, version, source) = (fields.next()?, fields.next()?, fields.next()?);
+    let suite = source.split_whitespace().nth(1)?.split('/').next()?;
+    source.ends_with("Packages").then(|| Listed {
+        package: package.into(),
+        version: version.into(),
+        suite: suite.into(),
+    })
+}
+
+/// The host's Debian mirror, or the one that `APPEASE_LAB_MIRROR` names.
+///
+/// # Errors
+/// When there is neither.
+pub fn debian_mirror() -> Result<String> {
+    if let Ok(mirror) = std::env::var(MIRROR_VARIABLE) {
+        return Ok(mirror);
+    }
+    let text = Tool::new("apt-get", "ask apt for the host's mirror")
+        .args(["indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(CREATED_BY)|$(REPO_URI)"])
+        .output(None)?;
+    text.lines().find_map(|line| line.strip_prefix("Debian|main|Packages|")).map(str::to_owned).with_context(|| {
+        format!("this host's apt knows no Debian mirror: name one, as {MIRROR_VARIABLE}=http://…/debian")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Listed, file_name, parse_madison};
+
+    #[test]
+    fn madison_lines() {
+        let line = "linux-image-6.18.15+deb13-amd64 | 6.18.15-1~bpo13+1 | http://mirror.example/debian trixie-backports/main amd64 Packages";
+        let listed = parse_madison(line);
+        assert_eq!(
+            listed,
+            Some(Listed {
+                package: "linux-image-6.18.15+deb13-amd64".into(),
+                version: "6.18.15-1~bpo13+1".into(),
+                suite: "trixie-backports".into(),
+            })
+        );
+        assert_eq!(parse_madison("linux | 7.2.13-1 | http://mirror.example/debian sid/main Sources"), None);
+        assert_eq!(parse_madison("nonsense"), None);
+    }
+
+    #[test]
+    fn an_epoch_is_escaped_as_apt_does() {
+        let listed = Listed { package: "xterm".into(), version: "2:398-1".into(), suite: "sid".into() };
+        assert_eq!(file_name(&listed), "xterm_2%3a398-1_amd64.deb");
+    }
+}

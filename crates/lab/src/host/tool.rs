@@ -1,0 +1,143 @@
+//! Running the host's programs so that none outlives us, and so that their errors name what was being done.
+
+use std::{
+    collections::VecDeque,
+    ffi::OsStr,
+    io::{BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::progress::Step;
+
+/// Lines of a failed program's error output that are shown.
+const SHOWN_LINES: usize = 12;
+
+/// Whether a program is on PATH (or in an sbin directory, where mke2fs and depmod live).
+#[must_use]
+pub fn exists(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|dir| dir.join(program))
+        .find(|file| file.is_file())
+}
+
+/// A command that the kernel ends with `signal` when the thread that starts it ends, however that happens.
+#[must_use]
+pub fn guarded(program: impl AsRef<OsStr>, signal: &str) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", signal, "--"]).arg(program);
+    command
+}
+
+/// One run of a program.
+pub struct Tool {
+    purpose: String,
+    command: Command,
+}
+
+impl Tool {
+    /// `purpose` completes "cannot …".
+    #[must_use]
+    pub fn new(program: &str, purpose: impl Into<String>) -> Self {
+        let file = exists(program).unwrap_or_else(|| PathBuf::from(program));
+        Self { purpose: purpose.into(), command: guarded(file, "TERM") }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn args<S: AsRef<OsStr>>(mut self, args: impl IntoIterator<Item = S>) -> Self {
+        self.command.args(args);
+        self
+    }
+
+    /// Sets an environment variable.
+    #[must_use]
+    pub fn env(mut self, key: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(key, value);
+        self
+    }
+
+    /// Sets the working directory.
+    #[must_use]
+    pub fn dir(mut self, dir: &Path) -> Self {
+        self.command.current_dir(dir);
+        self
+    }
+
+    /// Runs it and returns what it printed. What it says on standard error goes to `step` line by line.
+    ///
+    /// # Errors
+    /// When it cannot be started or fails; the message has its last words.
+    pub fn output(mut self, step: Option<&Step>) -> Result<String> {
+        let mut child = self
+            .command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot {}: start {:?}", self.purpose, self.command.get_program()))?;
+        let errors = child.stderr.take();
+        let output = child.stdout.take();
+        let (text, last) = std::thread::scope(|scope| {
+            let text = scope.spawn(move || {
+                let mut text = String::new();
+                let read = output.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));
+                read.map(|_| text)
+            });
+            let mut last = VecDeque::new();
+            for line in errors.into_iter().flat_map(|pipe| BufReader::new(pipe).split(b'\n').map_while(Result::ok)) {
+                let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+                if let Some(step) = step {
+                    step.says(&line);
+                }
+                if last.len() == SHOWN_LINES {
+                    last.pop_front();
+                }
+                last.push_back(line);
+            }
+            (text.join(), last)
+        });
+        let status = child.wait().with_context(|| format!("cannot {}", self.purpose))?;
+        if !status.success() {
+            let last: Vec<String> = last.into();
+            bail!("cannot {}: {status}\n{}", self.purpose, last.join("\n"));
+        }
+        match text {
+            Ok(read) => read.with_context(|| format!("cannot {}: its output", self.purpose)),
+            Err(_) => bail!("cannot {}: its output was lost", self.purpose),
+        }
+    }
+
+    /// Runs it.
+    ///
+    /// # Errors
+    /// As [`Tool::output`].
+    pub fn run(self, step: Option<&Step>) -> Result<()> {
+        self.output(step).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tool;
+
+    #[test]
+    fn a_failure_names_the_purpose_and_the_last_words() {
+        let error = Tool::new("sh", "boil water").args(["-c", "echo no kettle >&2; exit 3"]).run(None).err();
+        let text = error.map(|e| e.to_string()).unwrap_or_default();
+        insta::assert_snapshot!(text, @r"
+        cannot boil water: exit status: 3
+        no kettle
+        ");
+    }
+
+    #[test]
+    fn output_is_returned() {
+        let text = Tool::new("sh", "speak").args(["-c", "echo words; echo noise >&2"]).output(None).ok();
+        assert_eq!(text.as_deref(), Some("words\n"));
+    }
+}

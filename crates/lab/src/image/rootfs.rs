@@ -1,0 +1,145 @@
+//! The guest's root file system: one base for all, and an overlay for each set of packages that a scenario adds.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    ext4::{self, am_root},
+    index::Index,
+};
+use crate::{
+    debian::{Archive, RELEASE},
+    host::{Layout, Program, Tool, free_space, progress::Step, require},
+    store::Store,
+};
+
+/// Changes when the way of building does.
+const RECIPE: &str = "rootfs 2";
+
+/// Packages of the base image: X and xterm, sound, the two loads, and what the guest's program and peers link with.
+const BASE: [&str; 18] = [
+    "gcc",
+    "iproute2",
+    "kmod",
+    "libasound2t64",
+    "libc6-dev",
+    "libelf1t64",
+    "libseccomp2",
+    "libzstd1",
+    "make",
+    "procps",
+    "stress-ng",
+    "udev",
+    "xfonts-base",
+    "xkb-data",
+    "xserver-xorg-core",
+    "xserver-xorg-input-libinput",
+    "xterm",
+    "zlib1g",
+];
+
+/// What nobody in the guest reads.
+const LEFT_OUT: [&str; 6] = [
+    "/usr/share/doc/*",
+    "/usr/share/info/*",
+    "/usr/share/lintian/*",
+    "/usr/share/locale/*",
+    "/usr/share/man/*",
+    "/usr/share/bug/*",
+];
+
+/// Disk space for building one, MiB: downloads, archive, unpacked tree and image.
+const SPACE_MIB: u64 = 4096;
+
+/// The directory with `base.ext4`.
+///
+/// # Errors
+/// When it is not there and cannot be built.
+pub fn base(layout: &Layout, store: &Store) -> Result<PathBuf> {
+    store.get("base", &recipe(&[]), |part| {
+        let step = store.steps().begin("base image");
+        let (tar, index) = assemble(layout, &[], part, &step)?;
+        step.says("writing the image");
+        let image = part.join("base.ext4");
+        ext4::from_tar(&tar, None, &part.join("tree"), "base", &image, index.content(), Some(&step))?;
+        fs::write(part.join("index.txt"), index.lines()).context("write the base image's index")?;
+        fs::remove_file(&tar).context("remove the base archive")?;
+        step.done();
+        Ok(())
+    })
+}
+
+/// The directory with `overlay.ext4`, the files by which base and `packages` together differ from base.
+///
+/// # Errors
+/// When it is not there and cannot be built.
+pub fn overlay(layout: &Layout, store: &Store, packages: &[String]) -> Result<PathBuf> {
+    let packages: Vec<&str> = packages.iter().map(String::as_str).collect::<BTreeSet<_>>().into_iter().collect();
+    let base = base(layout, store)?;
+    store.get("overlay", &recipe(&packages), |part| {
+        let step = store.steps().begin(&format!("packages {}", packages.join(" ")));
+        let (tar, index) = assemble(layout, &packages, part, &step)?;
+        step.says("comparing with the base image");
+        let lines = fs::read_to_string(base.join("index.txt")).context("read the base image's index")?;
+        let (paths, content) = index.beyond(&lines);
+        let list = part.join("list.txt");
+        fs::write(&list, paths.join("\n") + "\n").context("write the overlay's list")?;
+        step.says("writing the image");
+        let image = part.join("overlay.ext4");
+        ext4::from_tar(&tar, Some(&list), &part.join("tree"), "overlay", &image, content, Some(&step))?;
+        fs::remove_file(&tar).context("remove the overlay's archive")?;
+        step.done();
+        Ok(())
+    })
+}
+
+fn recipe(extra: &[&str]) -> String {
+    let mut lines = vec![RECIPE, RELEASE];
+    lines.extend(BASE);
+    lines.extend(LEFT_OUT);
+    lines.push("extra:");
+    lines.extend(extra);
+    lines.join("\n")
+}
+
+/// Runs mmdebstrap; the packages that it downloads are kept for the next time.
+fn assemble(layout: &Layout, extra: &[&str], part: &Path, step: &Step) -> Result<(PathBuf, Index)> {
+    require(&[Program::MMDEBSTRAP, Program::MKE2FS, Program::APT])?;
+    if !am_root() {
+        require(&[Program::FAKEROOT])?;
+    }
+    free_space(part, SPACE_MIB, "building a root file system")?;
+    let cache = layout.lab("cache");
+    fs::create_dir_all(cache.join("rootfs")).context("create the package cache")?;
+    let tar = part.join("root.tar");
+    let source = Archive::open(layout)?.source(RELEASE);
+    let include: Vec<&str> = BASE.iter().chain(extra).copied().collect();
+    Tool::new("mmdebstrap", format!("assemble {}", if extra.is_empty() { "the base image" } else { "the overlay" }))
+        .args(["--variant=minbase", "--architectures=amd64"])
+        .args([format!("--include={}", include.join(","))])
+        .args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")))
+        .args([
+            "--aptopt=Apt::Install-Recommends \"false\"",
+            "--aptopt=Acquire::Languages \"none\"",
+            "--aptopt=Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\"",
+            "--aptopt=Acquire::Retries \"3\"",
+            "--skip=essential/unlink,download/empty,cleanup/apt",
+            "--setup-hook=mkdir -p \"$1/var/cache/apt/archives/partial\"",
+            "--setup-hook=sync-in rootfs /var/cache/apt/archives",
+            "--customize-hook=rm -f \"$1/var/cache/apt/archives/lock\"",
+            "--customize-hook=sync-out /var/cache/apt/archives rootfs",
+            "--customize-hook=rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*",
+        ])
+        .args([RELEASE.as_ref(), tar.as_os_str(), source.as_ref()])
+        .env("LC_ALL", "C.UTF-8")
+        .dir(&cache)
+        .run(Some(step))?;
+    step.says("indexing");
+    let index = Index::of(&tar)?;
+    Ok((tar, index))
+}

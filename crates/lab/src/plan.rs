@@ -1,0 +1,310 @@
+//! From a command line to a list of runs. Everything that can be wrong is found here, before anything starts.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use appease_scenario::{Job, Load, Machine, Mode, Scenario};
+
+use crate::{
+    cli::{MachineArgs, RunArgs},
+    debian::Wanted,
+    host::{Layout, Program, free_space, require},
+    scheduler::Scheduler,
+    vm::{Limits, MEMORY_MIB},
+};
+
+/// Host time that every run may take, beside what its length allows.
+const BASE_LIMIT_S: f64 = 400.0;
+/// Host seconds that a virtual second may take. Busy ones take 3 to 4 where a host processor is free.
+const HOST_PER_VIRTUAL: f64 = 15.0;
+/// Host time until the guest tells anything.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+/// Most CPUs of a machine.
+const MOST_CPUS: u32 = 64;
+/// Memory that a machine takes beyond its own: QEMU and its translated code, MiB.
+const OVERHEAD_MIB: u64 = 768;
+/// Disk space for runs, MiB: logs, results, pictures.
+const RUN_SPACE_MIB: u64 = 64;
+
+/// One run.
+#[derive(Debug, Clone)]
+pub struct Planned {
+    /// What the guest does.
+    pub job: Job,
+    /// On which kernel.
+    pub kernel: Wanted,
+    /// When it is given up.
+    pub limits: Limits,
+    /// Where its picture goes.
+    pub screenshot: Option<PathBuf>,
+}
+
+/// What shall run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The runs, in the order of the results.
+    pub runs: Vec<Planned>,
+    /// The machine of all.
+    pub machine: Machine,
+    /// Machines at a time.
+    pub jobs: usize,
+    /// Files for /run/tools.
+    pub tools: BTreeMap<String, PathBuf>,
+}
+
+impl Plan {
+    /// Checks a command line and makes its list.
+    ///
+    /// # Errors
+    /// Names what is wrong and the cure.
+    pub fn new(layout: &Layout, args: &RunArgs) -> Result<Self> {
+        let machine = machine(&args.machine, Mode::Exact)?;
+        let scenarios = args.scenarios.iter().map(|name| scenario(layout, name)).collect::<Result<Vec<_>>>()?;
+        let scenarios = scenarios.into_iter().map(|s| adapted(s, args)).collect::<Result<Vec<_>>>()?;
+        let tools = tools(layout, &args.under)?;
+        require(&[Program::QEMU, Program::SETPRIV])?;
+        free_space(&layout.lab(""), RUN_SPACE_MIB, "running machines")?;
+        if args.jobs == Some(0) {
+            bail!("--jobs is 0: allowed is 1 or more");
+        }
+        if args.time_limit == Some(0) {
+            bail!("--time-limit is 0: allowed is 1 or more");
+        }
+        if let Some(out) = &args.out {
+            let parent = out.parent().filter(|p| !p.as_os_str().is_empty());
+            if parent.is_some_and(|dir| !dir.is_dir()) || out.is_dir() {
+                bail!("--out {}: it is a directory, or its directory is not there: create it first", out.display());
+            }
+        }
+        if let Some(dir) = &args.screenshots {
+            fs::create_dir_all(dir).with_context(|| format!("create {} for screenshots", dir.display()))?;
+        }
+        let mut runs = Vec::new();
+        for scenario in &scenarios {
+            for kernel in &args.kernel {
+                for load in if args.load.is_empty() { &scenario.loads } else { &args.load } {
+                    for scheduler in &args.under {
+                        runs.push(planned(scenario, kernel, *load, scheduler, machine, args)?);
+                    }
+                }
+            }
+        }
+        let jobs = args.jobs.unwrap_or_else(|| default_jobs(machine.cpus)).min(runs.len());
+        Ok(Self { runs, machine, jobs, tools })
+    }
+}
+
+fn planned(
+    scenario: &Scenario,
+    kernel: &Wanted,
+    load: Load,
+    scheduler: &Scheduler,
+    machine: Machine,
+    args: &RunArgs,
+) -> Result<Planned> {
+    let total = match args.time_limit {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => Duration::from_secs_f64(BASE_LIMIT_S + HOST_PER_VIRTUAL * (scenario.duration_s + scenario.settle_s)),
+    };
+    let name = format!("{}-{scheduler}-{load}-{kernel}.png", scenario.name).replace([':', '/'], "_");
+    let screenshot = match &args.screenshots {
+        // QEMU writes it, and has another working directory in mind than we.
+        Some(dir) => Some(fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?.join(name)),
+        None => None,
+    };
+    Ok(Planned {
+        job: Job {
+            scenario: scenario.clone(),
+            scheduler: scheduler.to_string(),
+            load,
+            machine,
+            screenshot: screenshot.is_some(),
+        },
+        kernel: kernel.clone(),
+        limits: Limits { boot: BOOT_LIMIT.min(total), total },
+        screenshot,
+    })
+}
+
+fn adapted(scenario: Scenario, args: &RunArgs) -> Result<Scenario> {
+    let mut scenario = if args.short { scenario.shortened() } else { scenario };
+    if let Some(seconds) = args.duration {
+        if !(seconds > 0.0 && seconds <= 3600.0) {
+            bail!("--duration is {seconds}: allowed is above 0, up to 3600");
+        }
+        scenario.duration_s = seconds;
+    }
+    Ok(scenario)
+}
+
+/// The machine that the arguments ask for, of mode `default` if they name none.
+///
+/// # Errors
+/// When there is no such machine.
+pub fn machine(args: &MachineArgs, default: Mode) -> Result<Machine> {
+    let mode = args.mode.map_or(default, Mode::from);
+    let cpus = match (mode, args.cpus) {
+        (Mode::Exact, None | Some(1)) => 1,
+        (Mode::Exact, Some(n)) => bail!("--cpus is {n}: exact mode has 1 CPU; for more write --mode parallel"),
+        (Mode::Parallel, None) => 2,
+        (Mode::Parallel, Some(n)) if (1..=MOST_CPUS).contains(&n) => n,
+        (Mode::Parallel, Some(n)) => bail!("--cpus is {n}: allowed is 1 to {MOST_CPUS}"),
+    };
+    Ok(Machine { mode, cpus })
+}
+
+/// A scenario by name, or by its file.
+///
+/// # Errors
+/// When there is none, or its file is wrong.
+pub fn scenario(layout: &Layout, name: &str) -> Result<Scenario> {
+    let path = if name.contains('/') || name.ends_with(".toml") {
+        PathBuf::from(name)
+    } else {
+        layout.scenarios().join(format!("{name}.toml"))
+    };
+    if !path.is_file() {
+        let known = scenario_names(&layout.scenarios());
+        bail!("scenario \"{name}\" is not known ({} is not there): there is {}", path.display(), known.join(", "));
+    }
+    Ok(Scenario::load(&path)?)
+}
+
+/// Names of the scenarios in a directory.
+#[must_use]
+pub fn scenario_names(dir: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(".toml")?.to_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
+/// Our programs that the guest needs for these schedulers.
+fn tools(layout: &Layout, schedulers: &[Scheduler]) -> Result<BTreeMap<String, PathBuf>> {
+    let guest = layout.program("appease-guest");
+    if !guest.is_file() {
+        bail!("the guest's program is not built ({} is not there): run `make build`", guest.display());
+    }
+    let mut tools = BTreeMap::from([("appease-guest".to_owned(), guest)]);
+    for scheduler in schedulers {
+        tools.extend(scheduler.program(layout)?);
+    }
+    Ok(tools)
+}
+
+/// One machine for each processor that it can have for itself, as memory allows.
+fn default_jobs(cpus: u32) -> usize {
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let by_processor = processors / usize::try_from(cpus).unwrap_or(usize::MAX).max(1);
+    let by_memory = available_memory_mib()
+        .map_or(usize::MAX, |mib| usize::try_from(mib / (MEMORY_MIB + OVERHEAD_MIB)).unwrap_or(usize::MAX));
+    by_processor.min(by_memory).max(1)
+}
+
+fn available_memory_mib() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib / 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use anyhow::Result;
+    use appease_scenario::{Machine, Mode};
+
+    use super::{Plan, machine, scenario};
+    use crate::{
+        cli::{Cli, Command, MachineArgs, ModeName},
+        host::Layout,
+    };
+    use clap::Parser;
+
+    fn project(dir: &Path) -> Result<Layout> {
+        for sub in ["scenarios", "crates/lab", "target/release", "target/lab/peers/bin"] {
+            fs::create_dir_all(dir.join(sub))?;
+        }
+        fs::write(
+            dir.join("scenarios/nap.toml"),
+            "name = \"nap\"\nsummary = \"rest\"\nloads = [\"none\", \"hogs:4\"]\nduration_s = 10\n[short]\nduration_s = 2\ntimes = 1\n",
+        )?;
+        for program in ["release/appease-guest", "release/appease", "lab/peers/bin/scx_lavd"] {
+            fs::write(dir.join("target").join(program), program)?;
+        }
+        Ok(Layout::at(dir))
+    }
+
+    fn plan(layout: &Layout, line: &str) -> Result<Plan> {
+        let Command::Run(args) =
+            Cli::try_parse_from(["appease-lab", "run"].into_iter().chain(line.split(' ')))?.command
+        else {
+            anyhow::bail!("not a run");
+        };
+        Plan::new(layout, &args)
+    }
+
+    fn told(layout: &Layout, dir: &Path, line: &str) -> String {
+        let text = plan(layout, line).err().map(|e| format!("{e:#}")).unwrap_or_default();
+        text.replace(&dir.display().to_string(), "PROJECT")
+    }
+
+    #[test]
+    fn every_combination_once_in_order() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let layout = project(dir.path())?;
+        let plan = plan(&layout, "nap --under eevdf,scx_lavd --kernel default,6.18 --short")?;
+        let names: Vec<String> = plan
+            .runs
+            .iter()
+            .map(|r| format!("{} {} {} {}", r.kernel, r.job.load, r.job.scheduler, r.job.scenario.duration_s))
+            .collect();
+        insta::assert_snapshot!(names.join("\n"), @"");
+        assert_eq!(plan.tools.keys().collect::<Vec<_>>(), ["appease-guest", "scx_lavd"]);
+        Ok(())
+    }
+
+    #[test]
+    fn errors_name_the_thing_and_the_cure() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let layout = project(dir.path())?;
+        let told = |line: &str| told(&layout, dir.path(), line);
+        insta::assert_snapshot!(told("work"), @"");
+        insta::assert_snapshot!(told("nap --under scx_flash"), @"");
+        insta::assert_snapshot!(told("nap --cpus 2"), @"");
+        insta::assert_snapshot!(told("nap --duration 0"), @"");
+        insta::assert_snapshot!(told("nap --jobs 0"), @"");
+        fs::write(dir.path().join("scenarios/bad.toml"), "name = \"bad\"\nsummary = 3\n")?;
+        assert!(told("bad").contains("bad.toml") && told("bad").contains("summary"), "{}", told("bad"));
+        fs::remove_file(dir.path().join("target/release/appease-guest"))?;
+        insta::assert_snapshot!(told("nap"), @"");
+        Ok(())
+    }
+
+    #[test]
+    fn machines() -> Result<()> {
+        let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: None }, Mode::Exact)?;
+        assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2 });
+        assert!(machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(0) }, Mode::Exact).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn a_scenario_may_be_named_by_its_file() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let layout = project(dir.path())?;
+        let path = dir.path().join("scenarios/nap.toml");
+        assert_eq!(scenario(&layout, &path.display().to_string())?.name, "nap");
+        Ok(())
+    }
+}

@@ -1,0 +1,163 @@
+//! How metrics, schedulers and figures are called in texts for people.
+
+use appease_scenario::{Machine, Mode, Outcome};
+
+/// What is known of a metric beyond its name.
+pub(crate) struct Known {
+    /// The metric's name in result documents.
+    pub name: &'static str,
+    /// Its heading.
+    pub title: &'static str,
+    /// Whether more is better, less is better, or neither.
+    pub better: Better,
+}
+
+/// In which direction a metric improves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    Less,
+    More,
+    Neither,
+}
+
+/// The metrics in the order in which reports show them; unknown ones follow by name.
+const METRICS: &[Known] = &[
+    known("key_to_screen_ms", "Key press to screen update", Better::Less),
+    known("key_to_screen_unanswered", "Keys that the screen never answered", Better::Less),
+    known("command_ms", "Enter to the command’s last screen update", Better::Less),
+    known("command_unanswered", "Commands that the screen never answered", Better::Less),
+    known("video_dropped_pct", "Video frames dropped", Better::Less),
+    known("video_fps", "Video frames shown", Better::More),
+    known("frame_interval_ms", "Time between two frames shown", Better::Less),
+    known("video_player_drops", "Frames dropped by the player’s own count", Better::Less),
+    known("other_lane_pct", "CPU time given in the other lane", Better::Neither),
+    known("work_ms", "Work, start to end", Better::Less),
+    known("busy_ms", "CPU time of the machine during the work", Better::Less),
+    known("longest_wait_ms", "Longest wait of any runnable task for a CPU", Better::Less),
+    known("work_conserving_pct", "Time without a CPU idle while a task waits", Better::More),
+    known("checks", "Checks made", Better::Neither),
+    known("checks_failed", "Checks failed", Better::Less),
+    known("load_share_pct", "CPU share of the whole background load", Better::More),
+    known("load_longest_gap_ms", "Longest time a process of the load waited for CPU", Better::Less),
+    known("load_process_share_pct", "CPU share of each process of the load", Better::More),
+    known("load_process_gap_ms", "Longest wait for CPU of each process of the load", Better::Less),
+];
+
+const fn known(name: &'static str, title: &'static str, better: Better) -> Known {
+    Known { name, title, better }
+}
+
+/// Metrics of the background load, which the interactive work is paid with, begin so.
+const COST_PREFIX: &str = "load_";
+
+/// Whether `metric` tells what the background load got.
+pub(crate) fn is_cost(metric: &str) -> bool {
+    metric.starts_with(COST_PREFIX)
+}
+
+/// Sort key: the order of [`METRICS`], then by name.
+pub(crate) fn rank(metric: &str) -> (usize, &str) {
+    let place = METRICS.iter().position(|known| known.name == metric);
+    (place.unwrap_or(METRICS.len()), metric)
+}
+
+/// Heading of a metric, without its unit.
+pub(crate) fn title(metric: &str) -> String {
+    if let Some(known) = METRICS.iter().find(|known| known.name == metric) {
+        return known.title.to_owned();
+    }
+    let stem = split_unit(metric).0.replace('_', " ");
+    let mut letters = stem.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+/// In which direction a metric improves.
+pub(crate) fn better(metric: &str) -> Better {
+    METRICS.iter().find(|known| known.name == metric).map_or(Better::Neither, |known| known.better)
+}
+
+/// Unit of a metric, empty for plain numbers.
+pub(crate) fn unit(metric: &str) -> &'static str {
+    split_unit(metric).1
+}
+
+fn split_unit(metric: &str) -> (&str, &'static str) {
+    const UNITS: &[(&str, &str)] =
+        &[("_ms", "ms"), ("_s", "s"), ("_pct", "%"), ("_fps", "frames/s"), ("_us", "µs"), ("_ns", "ns")];
+    UNITS
+        .iter()
+        .find_map(|(suffix, unit)| metric.strip_suffix(suffix).map(|stem| (stem, *unit)))
+        .unwrap_or((metric, ""))
+}
+
+/// A scheduler's name as people write it.
+pub(crate) fn scheduler(name: &str) -> String {
+    match name {
+        "eevdf" => "EEVDF".into(),
+        "eevdf-scopes" => "EEVDF, one cgroup per app".into(),
+        other => other.into(),
+    }
+}
+
+/// The machine in words.
+pub(crate) fn machine(machine: Machine) -> String {
+    let cpus = if machine.cpus == 1 { "1 CPU".into() } else { format!("{} CPUs", machine.cpus) };
+    match machine.mode {
+        Mode::Exact => format!("exact mode, {cpus}"),
+        Mode::Parallel => format!("parallel mode, {cpus}: only ratios and order mean something"),
+    }
+}
+
+/// How a run ended, in words.
+pub(crate) fn outcome(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ok => "ok",
+        Outcome::Evicted => "ejected by the kernel",
+        Outcome::Stalled => "stalled",
+        Outcome::Failed => "failed",
+    }
+}
+
+/// A figure with about three digits that count, and thousands apart.
+pub(crate) fn figure(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        return "–".into();
+    }
+    let digits = if size == 0.0 || size >= 100.0 {
+        0
+    } else if size >= 10.0 {
+        1
+    } else if size >= 0.1 {
+        2
+    } else if size >= 0.01 {
+        3
+    } else {
+        4
+    };
+    let text = format!("{value:.digits$}");
+    let (whole, fraction) = text.split_once('.').map_or((text.as_str(), None), |(w, f)| (w, Some(f)));
+    let (sign, whole) = whole.strip_prefix('-').map_or(("", whole), |rest| ("−", rest));
+    let mut grouped = String::from(sign);
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i) % 3 == 0 {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    if let Some(fraction) = fraction {
+        grouped.push('.');
+        grouped.push_str(fraction);
+    }
+    grouped
+}
+
+/// `value` as a multiple of `base`, `None` where that means nothing.
+pub(crate) fn ratio(value: f64, base: f64) -> Option<f64> {
+    (base > 0.0 && value.is_finite()).then_some(value / base)
+}
+
+/// A ratio with its sign.
+pub(crate) fn times(ratio: Option<f64>) -> String {
+    ratio.map_or_else(|| "–".into(), |ratio| format!("{} ×", figure(ratio)))
+}

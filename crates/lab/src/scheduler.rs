@@ -1,0 +1,104 @@
+//! The schedulers that a run can name.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use anyhow::{Result, bail};
+
+use crate::host::Layout;
+
+/// The peers that `appease-lab peers` builds.
+pub const PEERS: [&str; 4] = ["scx_bpfland", "scx_lavd", "scx_flash", "scx_cosmos"];
+/// Our policies; a new one is a line here.
+const POLICIES: [&str; 1] = ["appease"];
+/// What can be written without building a peer.
+pub const OURS: [&str; 3] = ["eevdf", "eevdf-scopes", "appease"];
+/// Schedulers that are the kernel's own.
+const KERNEL: [&str; 2] = ["eevdf", "eevdf-scopes"];
+
+/// A scheduler by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scheduler {
+    /// The kernel's, flat or with a cgroup for each application.
+    Kernel(&'static str),
+    /// A sched_ext scheduler of others.
+    Peer(String),
+    /// Ours, with a policy.
+    Appease(String),
+}
+
+impl FromStr for Scheduler {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        if let Some(name) = KERNEL.iter().find(|name| **name == text) {
+            return Ok(Self::Kernel(name));
+        }
+        if let Some(policy) = text.strip_prefix("appease:") {
+            if !POLICIES.contains(&policy) {
+                bail!("policy \"{policy}\" is not known: there is {}", POLICIES.join(", "));
+            }
+            return Ok(Self::Appease(text.into()));
+        }
+        match text {
+            "appease" => Ok(Self::Appease(text.into())),
+            peer if peer.len() > 4
+                && peer.starts_with("scx_")
+                && peer.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') =>
+            {
+                Ok(Self::Peer(peer.into()))
+            }
+            _ => bail!(
+                "scheduler \"{text}\" is not known: there is {}, appease, appease:POLICY, and peers like {}",
+                KERNEL.join(", "),
+                PEERS.join(", ")
+            ),
+        }
+    }
+}
+
+impl fmt::Display for Scheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kernel(name) => f.write_str(name),
+            Self::Peer(name) | Self::Appease(name) => f.write_str(name),
+        }
+    }
+}
+
+impl Scheduler {
+    /// The program that the guest needs for it: name and file.
+    ///
+    /// # Errors
+    /// When it is not built; the message says how to build it.
+    pub fn program(&self, layout: &Layout) -> Result<Option<(String, PathBuf)>> {
+        let (name, file, cure) = match self {
+            Self::Kernel(_) => return Ok(None),
+            Self::Peer(name) => (name.as_str(), layout.peer(name), format!("appease-lab peers {name}")),
+            Self::Appease(_) => ("appease", layout.program("appease"), "make build".into()),
+        };
+        if !file.is_file() {
+            bail!("scheduler {self} is not built ({} is not there): run `{cure}`", file.display());
+        }
+        Ok(Some((name.into(), file)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Scheduler;
+
+    #[test]
+    fn names_are_kept() {
+        for name in ["eevdf", "eevdf-scopes", "scx_lavd", "appease", "appease:appease"] {
+            assert_eq!(name.parse::<Scheduler>().map(|s| s.to_string()).ok().as_deref(), Some(name));
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_told() {
+        let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
+        insta::assert_snapshot!(told("cfs"), @"");
+        insta::assert_snapshot!(told("appease:magic"), @"");
+        assert!(!told("scx_../../bin/sh").is_empty());
+    }
+}

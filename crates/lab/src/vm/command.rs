@@ -1,0 +1,226 @@
+//! QEMU's command line.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use appease_scenario::Mode;
+
+use crate::{host::guarded, image::KernelImages};
+
+/// Memory of a machine, MiB.
+pub const MEMORY_MIB: u64 = 2048;
+/// Translated code that QEMU keeps: what does not fit is translated again and again.
+const TRANSLATED_MIB: u32 = 512;
+/// Kernel parameters of every machine. No mitigations: they cost what a scheduler cannot save. No randomness in the
+/// addresses: runs repeat. No self-tests of ciphers: nobody encrypts.
+const PARAMETERS: &str =
+    "mitigations=off nokaslr tsc=reliable quiet console=ttyS0 panic=-1 cryptomgr.notests random.trust_cpu=1";
+/// How long KVM may take to boot a kernel, when it is tried out.
+const KVM_TRIAL: Duration = Duration::from_secs(10);
+
+/// What executes the guest's instructions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// One thread; an instruction is a nanosecond.
+    CountedInstructions,
+    /// A thread for each CPU, in host time.
+    Threads,
+    /// The host's processor, in host time.
+    Kvm,
+}
+
+impl Accelerator {
+    /// What a mode runs on.
+    #[must_use]
+    pub fn of(mode: Mode, kvm: bool) -> Self {
+        match mode {
+            Mode::Exact => Self::CountedInstructions,
+            Mode::Parallel if kvm => Self::Kvm,
+            Mode::Parallel => Self::Threads,
+        }
+    }
+
+    fn arguments(self) -> Vec<String> {
+        let translate = |threads| format!("tcg,thread={threads},tb-size={TRANSLATED_MIB}");
+        match self {
+            Self::CountedInstructions => {
+                vec!["-accel".into(), translate("single"), "-icount".into(), "shift=0,sleep=off".into()]
+            }
+            Self::Threads => vec!["-accel".into(), translate("multi")],
+            Self::Kvm => ["-accel", "kvm", "-cpu", "host"].map(String::from).to_vec(),
+        }
+    }
+}
+
+/// A read-only disk, known in the guest by its serial number.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    /// Serial number.
+    pub serial: String,
+    /// Image.
+    pub image: PathBuf,
+}
+
+impl Disk {
+    /// A disk.
+    #[must_use]
+    pub fn new(serial: &str, image: &Path) -> Self {
+        Self { serial: serial.into(), image: image.into() }
+    }
+}
+
+/// Where the guest's serial line goes.
+#[derive(Debug, Clone)]
+pub enum Console {
+    /// Into a file.
+    File(PathBuf),
+    /// Our own terminal; Ctrl-A x ends the machine.
+    Terminal,
+}
+
+/// A machine.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// What executes it.
+    pub accelerator: Accelerator,
+    /// Number of CPUs.
+    pub cpus: u32,
+    /// What it boots.
+    pub kernel: KernelImages,
+    /// More kernel parameters.
+    pub parameters: String,
+    /// Its disks.
+    pub disks: Vec<Disk>,
+    /// Its serial line.
+    pub console: Console,
+    /// Sockets on which we listen: the guest's events, and QEMU's control.
+    pub sockets: Option<(PathBuf, PathBuf)>,
+}
+
+/// A comma in an option's value is written twice.
+fn escaped(path: &Path) -> String {
+    path.display().to_string().replace(',', ",,")
+}
+
+/// The command line without the program's name.
+#[must_use]
+pub fn arguments(spec: &Spec) -> Vec<OsString> {
+    let mut line: Vec<OsString> = Vec::new();
+    let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
+    add(&["-machine", "pc", "-m", &MEMORY_MIB.to_string(), "-smp", &spec.cpus.to_string()]);
+    spec.accelerator.arguments().iter().for_each(|word| add(&[word]));
+    add(&["-nodefaults", "-nographic", "-no-reboot"]);
+    add(&[
+        "-kernel",
+        &spec.kernel.image.display().to_string(),
+        "-initrd",
+        &spec.kernel.initramfs.display().to_string(),
+    ]);
+    add(&["-append", format!("{PARAMETERS} {}", spec.parameters).trim_end()]);
+    add(&["-vga", "none", "-device", "bochs-display"]);
+    add(&["-audiodev", "none,id=a0", "-device", "intel-hda", "-device", "hda-duplex,audiodev=a0"]);
+    for Disk { serial, image } in &spec.disks {
+        let image = escaped(image);
+        add(&["-drive", &format!("if=none,id={serial},format=raw,readonly=on,file.locking=off,file={image}")]);
+        add(&["-device", &format!("virtio-blk-pci,drive={serial},serial={serial}")]);
+    }
+    match &spec.console {
+        Console::File(path) => {
+            add(&["-chardev", &format!("file,id=console,path={}", escaped(path)), "-serial", "chardev:console"]);
+        }
+        Console::Terminal => add(&["-serial", "mon:stdio"]),
+    }
+    if let Some((events, control)) = &spec.sockets {
+        add(&["-device", "virtio-serial-pci", "-chardev", &format!("socket,id=events,path={}", escaped(events))]);
+        add(&["-device", "virtserialport,chardev=events,name=appease.events"]);
+        add(&[
+            "-chardev",
+            &format!("socket,id=control,path={}", escaped(control)),
+            "-mon",
+            "chardev=control,mode=control",
+        ]);
+    }
+    line
+}
+
+/// Whether KVM boots a kernel here. A device node alone says nothing: some hosts have one that never enters a guest.
+///
+/// # Errors
+/// When QEMU cannot be started.
+pub fn kvm_works(kernel: &KernelImages) -> Result<bool> {
+    if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
+        return Ok(false);
+    }
+    let dir = tempfile::tempdir().context("create a directory for trying KVM")?;
+    let log = dir.path().join("console");
+    let spec = Spec {
+        accelerator: Accelerator::Kvm,
+        cpus: 1,
+        kernel: kernel.clone(),
+        parameters: "appease.probe".into(),
+        disks: Vec::new(),
+        console: Console::File(log.clone()),
+        sockets: None,
+    };
+    let mut command = guarded("qemu-system-x86_64", "KILL");
+    command.args(arguments(&spec)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut qemu = super::Qemu::start(command)?;
+    let end = Instant::now() + KVM_TRIAL;
+    while Instant::now() < end && qemu.exited()?.is_none() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop(qemu);
+    Ok(std::fs::read_to_string(log).is_ok_and(|text| text.contains("this machine boots")))
+}
+
+#[cfg(test)]
+mod tests {
+    use appease_scenario::Mode;
+
+    use super::{Accelerator, Console, Disk, Spec, arguments};
+    use crate::image::KernelImages;
+
+    fn spec(accelerator: Accelerator, cpus: u32) -> Spec {
+        Spec {
+            accelerator,
+            cpus,
+            kernel: KernelImages {
+                release: "7.2.13".into(),
+                image: "vmlinux".into(),
+                initramfs: "initramfs".into(),
+                modules: "modules".into(),
+            },
+            parameters: String::new(),
+            disks: vec![Disk::new("base", "a,b.ext4".as_ref())],
+            console: Console::File("console".into()),
+            sockets: Some(("events".into(), "control".into())),
+        }
+    }
+
+    fn text(spec: &Spec) -> String {
+        arguments(spec)
+            .iter()
+            .map(|word| word.to_string_lossy().replace(" -", "\n-"))
+            .collect::<Vec<_>>()
+            .join(" ")
+            .replace(" -", "\n-")
+    }
+
+    #[test]
+    fn exact_mode() {
+        insta::assert_snapshot!(text(&spec(Accelerator::of(Mode::Exact, true), 1)), @"");
+    }
+
+    #[test]
+    fn parallel_mode() {
+        let text = text(&spec(Accelerator::of(Mode::Parallel, false), 4));
+        assert!(text.contains("-smp 4") && text.contains("thread=multi") && !text.contains("icount"), "{text}");
+        let text = self::text(&spec(Accelerator::of(Mode::Parallel, true), 2));
+        assert!(text.contains("-accel kvm"), "{text}");
+    }
+}

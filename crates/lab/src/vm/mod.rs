@@ -1,0 +1,12 @@
+//! One virtual machine: its command line, its process, and what it tells.
+
+mod command;
+mod console;
+mod machine;
+mod process;
+mod qmp;
+
+pub use command::{Accelerator, Console, Disk, MEMORY_MIB, Spec, arguments, kvm_works};
+pub use console::tail;
+pub use machine::{Limits, Progress, run};
+pub use process::Qemu;

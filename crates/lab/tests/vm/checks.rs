@@ -1,0 +1,135 @@
+//! The checks, and the thresholds that they hold figures to. Ratios are to figures of the same kernel and image.
+
+use anyhow::ensure;
+use appease_scenario::Summary;
+
+use crate::machines::{Machines, Spec, spread, value};
+
+/// Typing under load against typing without.
+const TYPING_P50_RATIO: f64 = 1.1;
+const TYPING_P90_RATIO: f64 = 1.2;
+const TYPING_MAX_RATIO: f64 = 1.3;
+/// Typing without load, against EEVDF: what watching costs.
+const TYPING_UNLOADED_TO_EEVDF_RATIO: f64 = 1.2;
+/// A command under load against the same without.
+const COMMAND_RATIO: f64 = 1.1;
+/// How many times longer the command takes under EEVDF at 16 hogs, at least: else the load is no load.
+const COMMAND_EEVDF_RATIO: f64 = 3.0;
+/// Share of the other lane in the CPU time of a build that nobody waits for.
+const SCROLL_OTHER_LANE_PCT: f64 = 95.0;
+
+type Holds = Box<dyn FnOnce(&Machines) -> anyhow::Result<()> + Send>;
+
+/// Something that must hold.
+pub struct Check {
+    /// Its name.
+    pub name: String,
+    /// Makes the runs, and says why it does not hold.
+    pub holds: Holds,
+}
+
+impl Check {
+    fn new(name: &str, holds: impl FnOnce(&Machines) -> anyhow::Result<()> + Send + 'static) -> Self {
+        Self { name: name.to_owned(), holds: Box::new(holds) }
+    }
+}
+
+/// All checks. The longest runs come first, so that no processor is idle at the end.
+pub fn all(kernels: &[&str]) -> Vec<Check> {
+    let mut checks = vec![
+        Check::new("command_at_hogs_is_as_fast_as_alone", command_at_hogs),
+        Check::new("command_is_slow_under_eevdf", command_under_eevdf),
+        Check::new("video_at_hogs_loses_no_frame", video_at_hogs),
+        Check::new("typing_at_hogs_is_as_fast_as_alone", typing_at_hogs),
+        Check::new("typing_alone_costs_little", typing_alone),
+        Check::new("scrolling_build_stays_in_the_other_lane", scroll),
+    ];
+    for kernel in kernels {
+        let on = (*kernel).to_owned();
+        checks.push(Check::new(&format!("sense_{kernel}"), move |machines| sense(machines, &on)));
+        let on = (*kernel).to_owned();
+        checks.push(Check::new(&format!("scheduler_stays_attached_{kernel}"), move |machines| attached(machines, &on)));
+    }
+    checks
+}
+
+fn within(what: &str, figure: f64, base: f64, limit: f64) -> anyhow::Result<()> {
+    ensure!(base > 0.0, "{what}: the figure to compare with is {base}");
+    let ratio = figure / base;
+    ensure!(ratio <= limit, "{what}: {figure:.3} is {ratio:.2} × {base:.3}; allowed is {limit} ×");
+    Ok(())
+}
+
+/// A ratio means something only over enough samples.
+fn enough(what: &str, summary: &Summary, least: u64) -> anyhow::Result<()> {
+    ensure!(summary.n >= least, "{what}: {} samples, at least {least} are needed", summary.n);
+    Ok(())
+}
+
+fn typing_at_hogs(machines: &Machines) -> anyhow::Result<()> {
+    let [alone, loaded] =
+        machines.good_runs([Spec::new("typing", "appease", "none"), Spec::new("typing", "appease", "hogs:16")])?;
+    let (alone, loaded) = (spread(&alone, "key_to_screen_ms")?, spread(&loaded, "key_to_screen_ms")?);
+    enough("keys at hogs:16", loaded, 10)?;
+    within("p50 of keys at hogs:16", loaded.p50, alone.p50, TYPING_P50_RATIO)?;
+    within("p90 of keys at hogs:16", loaded.p90, alone.p90, TYPING_P90_RATIO)?;
+    within("longest of keys at hogs:16", loaded.max, alone.max, TYPING_MAX_RATIO)
+}
+
+fn typing_alone(machines: &Machines) -> anyhow::Result<()> {
+    let [ours, eevdf] =
+        machines.good_runs([Spec::new("typing", "appease", "none"), Spec::new("typing", "eevdf", "none")])?;
+    let (ours, eevdf) = (spread(&ours, "key_to_screen_ms")?, spread(&eevdf, "key_to_screen_ms")?);
+    within("p50 of keys without load", ours.p50, eevdf.p50, TYPING_UNLOADED_TO_EEVDF_RATIO)
+}
+
+fn command_at_hogs(machines: &Machines) -> anyhow::Result<()> {
+    let [loaded, alone] =
+        machines.good_runs([Spec::new("command", "appease", "hogs:16"), Spec::new("command", "appease", "none")])?;
+    let (loaded, alone) = (spread(&loaded, "command_ms")?, spread(&alone, "command_ms")?);
+    enough("commands at hogs:16", loaded, 3)?;
+    within("p50 of commands at hogs:16", loaded.p50, alone.p50, COMMAND_RATIO)?;
+    within("p90 of commands at hogs:16", loaded.p90, alone.p90, COMMAND_RATIO)
+}
+
+fn command_under_eevdf(machines: &Machines) -> anyhow::Result<()> {
+    let [eevdf, ours] =
+        machines.good_runs([Spec::new("command", "eevdf", "hogs:16"), Spec::new("command", "appease", "hogs:16")])?;
+    let (eevdf, ours) = (spread(&eevdf, "command_ms")?, spread(&ours, "command_ms")?);
+    within("p50 of commands against EEVDF's", ours.p50, eevdf.p50, 1.0 / COMMAND_EEVDF_RATIO)
+}
+
+fn video_at_hogs(machines: &Machines) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("video", "appease", "hogs:16")])?;
+    let dropped = value(&run, "video_dropped_pct")?;
+    ensure!(value(&run, "video_fps")? > 0.0, "no frame was shown at all");
+    ensure!(dropped == 0.0, "{dropped} % of the frames were dropped at hogs:16");
+    Ok(())
+}
+
+fn scroll(machines: &Machines) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("scroll", "appease", "none")])?;
+    let share = value(&run, "other_lane_pct")?;
+    ensure!(
+        share >= SCROLL_OTHER_LANE_PCT,
+        "the untouched build had {share:.1} % of its CPU time in the other lane; at least {SCROLL_OTHER_LANE_PCT} % are wanted"
+    );
+    Ok(())
+}
+
+/// Who gets attention, and who does not: the guest's own checks, one for each channel and IPC kind.
+fn sense(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("sense", "appease", "none").on(kernel)])?;
+    let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
+    ensure!(made > 0.0, "no check was made");
+    ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);
+    Ok(())
+}
+
+/// The programs load on this kernel, and the scheduler is still attached at the end of a loaded run.
+fn attached(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("typing", "appease", "hogs:16").on(kernel)])?;
+    ensure!(!run.kernel.is_empty(), "the kernel's version is not in the result");
+    ensure!(kernel == "default" || run.kernel.starts_with(kernel), "kernel {kernel} was asked for, {} ran", run.kernel);
+    enough("keys", spread(&run, "key_to_screen_ms")?, 10)
+}

@@ -1,0 +1,36 @@
+//! What must hold in virtual machines, on short forms of the scenarios: order, ratios, counters and outcomes.
+//!
+//! Every check asks the [`machines::Machines`] for the runs that it needs. They are made by the `appease-lab` program, one
+//! virtual machine for each processor of the host at a time, and a run that two checks need is made once.
+//!
+//! Ignored unless `APPEASE_VM_TESTS=1`: the images must be there, and the runs take minutes. `make test` sets
+//! it, and names the kernels in `APPEASE_VM_KERNELS`, with commas.
+
+mod checks;
+mod machines;
+
+use std::{process::ExitCode, sync::Arc};
+
+use libtest_mimic::{Arguments, Trial};
+
+use crate::machines::Machines;
+
+/// Checks mostly wait for virtual machines, whose number is limited elsewhere.
+const CHECKS_AT_ONCE: usize = 64;
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(CHECKS_AT_ONCE);
+    let wanted = std::env::var("APPEASE_VM_TESTS").is_ok_and(|value| value == "1");
+    let kernels = std::env::var("APPEASE_VM_KERNELS").unwrap_or_else(|_| "default".into());
+    let machines = Arc::new(Machines::new());
+    let trials = checks::all(&kernels.split(',').collect::<Vec<_>>())
+        .into_iter()
+        .map(|check| {
+            let machines = Arc::clone(&machines);
+            Trial::test(check.name, move || (check.holds)(&machines).map_err(|error| format!("{error:#}").into()))
+                .with_ignored_flag(!wanted)
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}

@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* Every policy header, for the native build. */
+#include "loan.h"
+#include "progress.h"
+#include "unhappiness.h"

@@ -1,0 +1,46 @@
+//! Native face of the policy arithmetic in `bpf/policy`: the same C code that the BPF objects run, so that property
+//! tests and the simulator judge what the kernel executes. Times are nanoseconds.
+
+mod sys {
+    #![allow(missing_docs, non_upper_case_globals, non_camel_case_types, clippy::all, clippy::pedantic)]
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
+
+pub use sys::{LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_OVERDUE_PCT};
+
+/// Defines safe functions over the C ones of the same name.
+macro_rules! native {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ty),*) -> $ret:ty;)*) => {
+        $($(#[$doc])*
+        #[must_use]
+        pub fn $name($($arg: $kind),*) -> $ret {
+            // SAFETY: pure integer arithmetic without pointers, defined for every argument.
+            unsafe { sys::$name($($arg),*) }
+        })*
+    };
+}
+
+native! {
+    /// Opening time that counts: not longer ago than the horizon.
+    unhappiness_opened(opened_ns: u64, now_ns: u64, horizon_ns: u64) -> u64;
+    /// Key of a request; the smallest runs first.
+    unhappiness_key(opened_ns: u64, served_ns: u64, weight: u32) -> u64;
+    /// Unhappiness now: age less service, at least 0.
+    unhappiness_ns(opened_ns: u64, served_ns: u64, now_ns: u64) -> u64;
+    /// Whether the holder of the first key displaces the holder of the second.
+    unhappiness_preempts(wakee_key: u64, running_key: u64, margin_ns: u64) -> bool;
+    /// Virtual time for CPU time at a weight.
+    progress_charge(ran_ns: u64, weight: u32) -> u64;
+    /// Virtual time with which a task queues up that may have slept.
+    progress_catch_up(vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
+    /// Whether a waking task of the other lane displaces a running one of the same lane.
+    progress_preempts(wakee_vtime: u64, running_vtime: u64, slice_ns: u64) -> bool;
+    /// What of its share the other lane must get now.
+    progress_owed(now_ns: u64, epoch_start_ns: u64, epoch_ns: u64, other_ns: u64, share_pct: u32) -> u64;
+    /// Whether an overdue task may run before attended ones.
+    progress_overdue_fits(epoch_ns: u64, other_ns: u64) -> bool;
+    /// A debt after some time.
+    loan_debt(debt_ns: u64, passed_ns: u64) -> u64;
+    /// Whether somebody in debt is lent another turn.
+    loan_granted(debt_ns: u64, limit_ns: u64) -> bool;
+}

@@ -1,0 +1,132 @@
+//! What the policy headers promise, on arbitrary numbers, against direct implementations of the formulas.
+#![allow(clippy::unwrap_used)]
+
+use appease_policy::{
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_OVERDUE_PCT, loan_debt, loan_granted, progress_catch_up,
+    progress_charge, progress_overdue_fits, progress_owed, progress_preempts, unhappiness_key, unhappiness_ns,
+    unhappiness_opened, unhappiness_preempts,
+};
+use proptest::prelude::*;
+
+/// A year of uptime, ns: far beyond what a request lives, far below where sums wrap.
+const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
+
+prop_compose! {
+    /// A request: opening time and service, both before `now`.
+    fn request()(opened in 0..YEAR_NS, served in 0..10 * SECOND_NS) -> (u64, u64) {
+        (opened, served)
+    }
+}
+
+/// Unhappiness as Customer Appeasement section 2.2 defines it, signed.
+fn direct_unhappiness(now: u64, (opened, served): (u64, u64)) -> i128 {
+    i128::from(now) - i128::from(opened) - i128::from(served)
+}
+
+proptest! {
+    /// The key puts requests in the order of their unhappiness, at whatever time one looks.
+    #[test]
+    fn smallest_key_is_unhappiest(a in request(), b in request(), later in 0..YEAR_NS) {
+        let now = a.0.max(b.0) + later;
+        let by_key = unhappiness_key(a.0, a.1, POLICY_WEIGHT_DEFAULT)
+            .cmp(&unhappiness_key(b.0, b.1, POLICY_WEIGHT_DEFAULT));
+        let by_definition = direct_unhappiness(now, b).cmp(&direct_unhappiness(now, a));
+        prop_assert_eq!(by_key, by_definition);
+    }
+
+    #[test]
+    fn unhappiness_is_never_negative_and_else_exact(r in request(), later in 0..YEAR_NS) {
+        let now = r.0 + later;
+        let expected = u64::try_from(direct_unhappiness(now, r).max(0)).unwrap();
+        prop_assert_eq!(unhappiness_ns(r.0, r.1, now), expected);
+    }
+
+    /// More weight never ranks a request later.
+    #[test]
+    fn weight_is_monotonic(r in request(), light in 0u32..10_000, more in 0u32..10_000) {
+        prop_assert!(unhappiness_key(r.0, r.1, light + more) <= unhappiness_key(r.0, r.1, light));
+    }
+
+    #[test]
+    fn the_horizon_caps_age_and_nothing_else(opened in 0..YEAR_NS, later in 0..YEAR_NS, horizon in 0..SECOND_NS) {
+        let now = opened + later;
+        let counted = unhappiness_opened(opened, now, horizon);
+        prop_assert_eq!(now - counted, later.min(horizon));
+    }
+
+    /// No two tasks displace each other: else they would do so for ever.
+    #[test]
+    fn displacing_is_one_way(a in 0..YEAR_NS, b in 0..YEAR_NS, margin in 0..SECOND_NS) {
+        prop_assert!(!(unhappiness_preempts(a, b, margin) && unhappiness_preempts(b, a, margin)));
+        prop_assert!(!(progress_preempts(a, b, margin) && progress_preempts(b, a, margin)));
+    }
+
+    #[test]
+    fn virtual_time_is_charged_by_weight(ran in 0..SECOND_NS, weight in 1u32..10_000) {
+        prop_assert_eq!(progress_charge(ran, weight), ran * u64::from(POLICY_WEIGHT_DEFAULT) / u64::from(weight));
+    }
+
+    #[test]
+    fn a_weight_of_zero_is_harmless(ran in 0..SECOND_NS, r in request()) {
+        prop_assert_eq!(progress_charge(ran, 0), progress_charge(ran, 1));
+        prop_assert_eq!(unhappiness_key(r.0, r.1, 0), unhappiness_key(r.0, r.1, 1));
+    }
+
+    /// A sleeper saves up one slice at most, and nobody loses virtual time by queueing up.
+    #[test]
+    fn sleepers_catch_up(vtime in 0..YEAR_NS, queue in SECOND_NS..YEAR_NS, slice in 0..SECOND_NS) {
+        let caught_up = progress_catch_up(vtime, queue, slice);
+        prop_assert_eq!(caught_up, vtime.max(queue - slice));
+    }
+
+    /// Called in at any time before it is too late, the share is met by the end of the epoch.
+    #[test]
+    fn the_share_is_met_in_time(
+        start in 0..YEAR_NS, epoch in 1_000_000..SECOND_NS, into in 0.0..1.0f64, got in 0.0..1.0f64, share in 0u32..=50,
+    ) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let part = |of: u64, f: f64| (of as f64 * f) as u64;
+        let due = epoch * u64::from(share) / 100;
+        let other = part(due, got);
+        let now = start + part(epoch, into);
+        let owed = progress_owed(now, start, epoch, other, share);
+        let left = start + epoch - now;
+        if owed == 0 {
+            prop_assert!(other >= due || left > due - other, "left {left} of the epoch for {}", due - other);
+        } else {
+            prop_assert_eq!(owed, due - other);
+        }
+    }
+
+    #[test]
+    fn overdue_tasks_have_a_ceiling(epoch in 1_000_000..SECOND_NS, other in 0..2 * SECOND_NS) {
+        prop_assert_eq!(progress_overdue_fits(epoch, other), other < epoch * u64::from(PROGRESS_OVERDUE_PCT) / 100);
+    }
+
+    /// Over a long time nobody gets more from loans that come to nothing than their share of it.
+    #[test]
+    fn loans_are_rationed(turns in proptest::collection::vec((1u64..2_000_000, 0u64..20_000_000), 1..400)) {
+        const LIMIT_NS: u64 = 5_000_000;
+        let (mut debt, mut passed, mut lent) = (0u64, 0u64, 0u64);
+        let mut longest = 0;
+        for (ran, pause) in turns {
+            debt = loan_debt(debt, pause);
+            passed += pause;
+            if loan_granted(debt, LIMIT_NS) {
+                debt += ran;
+                lent += ran;
+                longest = longest.max(ran);
+            }
+        }
+        prop_assert!(lent <= LIMIT_NS + longest + passed / 100 * u64::from(LOAN_DECAY_PCT) + 100);
+    }
+}
+
+#[test]
+fn a_stamp_of_now_waits_for_one_that_waited() {
+    let now = 50 * SECOND_NS;
+    let waited = unhappiness_key(now - 3_000_000, 1_000_000, POLICY_WEIGHT_DEFAULT);
+    let fresh = unhappiness_key(now, 0, POLICY_WEIGHT_DEFAULT);
+    assert!(unhappiness_preempts(waited, fresh, 0));
+}

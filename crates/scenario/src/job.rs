@@ -1,0 +1,86 @@
+//! What host and guest say to each other: one [`Job`] in, one [`Event`] per line out.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Load, Metric, Scenario};
+
+/// How the machine counts time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// One CPU; one executed instruction is one nanosecond.
+    Exact,
+    /// Several CPUs in host time: only ratios and order mean something.
+    Parallel,
+}
+
+/// The emulated machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// How it counts time.
+    pub mode: Mode,
+    /// Number of CPUs.
+    pub cpus: u32,
+}
+
+/// What one virtual machine shall do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// The experiment.
+    pub scenario: Scenario,
+    /// `eevdf`, `eevdf-scopes`, `appease`, `appease:POLICY`, `scx_…`.
+    pub scheduler: String,
+    /// What competes.
+    pub load: Load,
+    /// The machine.
+    pub machine: Machine,
+    /// Ask the host for a screenshot in the middle of the measurement.
+    pub screenshot: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// Measured.
+    Ok,
+    /// The kernel ejected the scheduler.
+    Evicted,
+    /// A time limit passed, or a meter saw nothing.
+    Stalled,
+    /// No boot, a panic, a program that does not start, a scheduler that does not load.
+    Failed,
+}
+
+/// One line of what the guest tells, as JSON.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// A stage is reached: `boot`, `xorg-ready`, `scheduler-ready`, `load-ready`, `measuring`, `done`.
+    Phase {
+        /// Which.
+        name: String,
+        /// Guest's monotonic clock, milliseconds.
+        at_ms: f64,
+    },
+    /// Share of the measured part that is over, 0 to 1.
+    Progress {
+        /// 0 to 1.
+        fraction: f64,
+    },
+    /// The host should take a picture of the screen now.
+    Screenshot,
+    /// The end; nothing follows.
+    Result {
+        /// How it ended.
+        outcome: Outcome,
+        /// Why, when not ok.
+        detail: String,
+        /// What was measured, by metric name.
+        metrics: BTreeMap<String, Metric>,
+        /// Version of the running kernel (`uname -r`).
+        kernel: String,
+    },
+}

@@ -1,0 +1,14 @@
+//! The language that the laboratory, its guest and the simulator share: scenario files
+//! ([`Scenario`]), what one virtual machine is asked to do ([`Job`]), what it tells while it does
+//! it ([`Event`]), and the result document ([`Report`]).
+#![forbid(unsafe_code)]
+
+mod job;
+mod load;
+mod report;
+mod scenario;
+
+pub use job::{Event, Job, Machine, Mode, Outcome};
+pub use load::{Load, ParseLoadError};
+pub use report::{Metric, Report, Run, Summary};
+pub use scenario::{App, AppKind, Clip, Meter, MeterKind, Scenario, ScenarioError, Short, Typist};

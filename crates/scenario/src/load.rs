@@ -1,0 +1,64 @@
+//! What competes with the measured applications.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// A background load, written `none`, `hogs:N` or `build:N`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Load {
+    /// Nothing beside the scenario's own applications.
+    None,
+    /// `stress-ng --cpu N`: N processes that never block.
+    Hogs(u32),
+    /// `make -j N` over a generated C tree, begun again whenever it is done.
+    Build(u32),
+}
+
+/// A load that is not of one of the three forms.
+#[derive(Debug, thiserror::Error)]
+#[error("load \"{0}\" is not known: write none, hogs:N or build:N with N from 1 to 1024")]
+pub struct ParseLoadError(String);
+
+impl FromStr for Load {
+    type Err = ParseLoadError;
+
+    fn from_str(text: &str) -> Result<Self, ParseLoadError> {
+        let wrong = || ParseLoadError(text.to_owned());
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let (kind, count) = text.split_once(':').ok_or_else(wrong)?;
+        let count = count.parse().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(wrong)?;
+        match kind {
+            "hogs" => Ok(Self::Hogs(count)),
+            "build" => Ok(Self::Build(count)),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl TryFrom<String> for Load {
+    type Error = ParseLoadError;
+
+    fn try_from(text: String) -> Result<Self, ParseLoadError> {
+        text.parse()
+    }
+}
+
+impl From<Load> for String {
+    fn from(load: Load) -> Self {
+        load.to_string()
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Hogs(n) => write!(f, "hogs:{n}"),
+            Self::Build(n) => write!(f, "build:{n}"),
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! Scenario files: which applications run, who types what, and what is measured.
+
+use std::{collections::BTreeSet, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Load;
+
+/// One experiment, as written in `scenarios/NAME.toml`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Same as the file's stem.
+    pub name: String,
+    /// One sentence for `appease-lab list`.
+    pub summary: String,
+    /// Debian packages beyond the base image.
+    #[serde(default)]
+    pub packages: Vec<String>,
+    /// Loads that are run when the command line names none.
+    pub loads: Vec<Load>,
+    /// Length of the measured part, virtual seconds. Applications without an end of their own
+    /// (a typist, a clip) run this long; actors that finish earlier end the run earlier.
+    pub duration_s: f64,
+    /// Virtual seconds between the start of the load and the first measured event.
+    #[serde(default = "default_settle_s")]
+    pub settle_s: f64,
+    /// Video clips that the host makes before the run.
+    #[serde(default, rename = "clip")]
+    pub clips: Vec<Clip>,
+    /// Applications, started in this order before the load.
+    #[serde(default, rename = "app")]
+    pub apps: Vec<App>,
+    /// Who types.
+    #[serde(default, rename = "typist")]
+    pub typists: Vec<Typist>,
+    /// What is measured.
+    #[serde(default, rename = "meter")]
+    pub meters: Vec<Meter>,
+    /// What `--short` changes.
+    #[serde(default)]
+    pub short: Option<Short>,
+}
+
+fn default_settle_s() -> f64 {
+    1.0
+}
+
+/// A generated video with sound, the same bytes on every machine.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Clip {
+    /// Name by which an application refers to it.
+    pub name: String,
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+    /// Frames per second.
+    pub fps: u32,
+    /// Length in seconds.
+    pub seconds: u32,
+}
+
+/// An application on the guest's screen or in its background.
+// What `id` leaves over goes to the kind, which refuses unknown keys; refusing them here would refuse the kind's.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct App {
+    /// Name by which typists and meters refer to it.
+    pub id: String,
+    /// What it is.
+    #[serde(flatten)]
+    pub kind: AppKind,
+}
+
+/// The kinds of application that the guest can start. An X server runs when one of them needs it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum AppKind {
+    /// An xterm.
+    Xterm {
+        /// Shell command that runs in it (`cat`, `sh`, a build).
+        run: String,
+        /// Left edge, pixels.
+        x: u32,
+        /// Top edge, pixels.
+        y: u32,
+        /// Width in characters.
+        columns: u32,
+        /// Height in lines.
+        rows: u32,
+    },
+    /// mplayer, with sound, in a window of the clip's own size.
+    Mplayer {
+        /// Name of a clip.
+        clip: String,
+        /// Left edge, pixels.
+        x: u32,
+        /// Top edge, pixels.
+        y: u32,
+    },
+    /// A shell command without a window; its exit ends the application.
+    Shell {
+        /// The command.
+        run: String,
+    },
+}
+
+/// Somebody at the keyboard.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Typist {
+    /// Application into whose window is typed.
+    pub into: String,
+    /// What is typed before the measurement begins, Enter included if it ends in a newline.
+    #[serde(default)]
+    pub prelude: String,
+    /// What is typed `times` times: one line, or single keys taken in turn. A stroke of more than one
+    /// key is typed ahead of time, so that only its last key (the Enter) is measured.
+    pub strokes: Vec<String>,
+    /// Number of strokes.
+    pub times: u32,
+    /// Time from one measured key to the next, milliseconds.
+    pub every_ms: f64,
+    /// A file in the guest that grows when a stroke's work is done; the next stroke waits for it.
+    #[serde(default)]
+    pub waits_for: Option<String>,
+}
+
+/// One measured quantity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Meter {
+    /// What is measured.
+    pub kind: MeterKind,
+    /// Application whose window or processes are observed.
+    pub app: String,
+    /// For [`MeterKind::Lane`]: command names (`comm`) whose CPU time counts.
+    #[serde(default)]
+    pub commands: Vec<String>,
+}
+
+/// The quantities that the guest can measure, each from kernel timestamps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MeterKind {
+    /// `key_to_screen_ms`: key press to the first screen update inside the window.
+    KeyToScreen,
+    /// `command_ms`: Enter to the last screen update inside the window before the next stroke there.
+    Command,
+    /// `video_dropped_pct`, `video_fps`, `frame_interval_ms`: screen updates of the player's window.
+    Video,
+    /// `other_lane_pct`: share of the CPU time of the processes with the meter's command names that our
+    /// scheduler gave them in the other lane. Nothing under other schedulers.
+    Lane,
+    /// `work_ms` of a shell application, start to exit, and `busy_ms`, the CPU time that the whole machine was
+    /// not idle meanwhile; in exact mode a millisecond is a million instructions.
+    Work,
+    /// A shell application that prints `ok NAME` or `not ok NAME: reason` lines: `checks`, `checks_failed`.
+    /// The run fails when one fails or none is printed.
+    Checks,
+}
+
+/// Changes for the short form of a scenario, as tests run it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Short {
+    /// Replaces `duration_s`.
+    pub duration_s: f64,
+    /// Replaces every typist's `times`, where it is smaller.
+    pub times: u32,
+}
+
+/// What is wrong with a scenario file.
+#[derive(Debug, thiserror::Error)]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("scenario {path}: {source}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The file is no TOML, or has an unknown key or a value of a wrong type.
+    #[error("scenario {path}: {source}")]
+    Syntax {
+        /// The file.
+        path: String,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// A name or a number in it makes no sense.
+    #[error("scenario {path}: {reason}")]
+    Meaning {
+        /// The file.
+        path: String,
+        /// What, and what is allowed.
+        reason: String,
+    },
+}
+
+impl Scenario {
+    /// Reads and validates a scenario file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not of this form, or refers to what it does not define.
+    pub fn load(path: &Path) -> Result<Self, ScenarioError> {
+        let shown = path.display().to_string();
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ScenarioError::Read { path: shown.clone(), source })?;
+        let stem = path.file_stem().and_then(|s| s.to_str()).unwrap_or_default();
+        Self::parse(&text, stem, &shown)
+    }
+
+    /// Parses the text of a scenario file whose stem is `stem`; `shown` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`].
+    pub fn parse(text: &str, stem: &str, shown: &str) -> Result<Self, ScenarioError> {
+        let scenario: Self = toml::from_str(text)
+            .map_err(|source| ScenarioError::Syntax { path: shown.into(), source: Box::new(source) })?;
+        scenario.check(stem).map_err(|reason| ScenarioError::Meaning { path: shown.into(), reason })?;
+        Ok(scenario)
+    }
+
+    /// The short form, for tests.
+    #[must_use]
+    pub fn shortened(mut self) -> Self {
+        if let Some(short) = self.short {
+            self.duration_s = short.duration_s;
+            for typist in &mut self.typists {
+                typist.times = typist.times.min(short.times);
+            }
+        }
+        self
+    }
+
+    /// The application with this id.
+    #[must_use]
+    pub fn app(&self, id: &str) -> Option<&App> {
+        self.apps.iter().find(|app| app.id == id)
+    }
+
+    /// The clip with this name.
+    #[must_use]
+    pub fn clip(&self, name: &str) -> Option<&Clip> {
+        self.clips.iter().find(|clip| clip.name == name)
+    }
+
+    fn check(&self, stem: &str) -> Result<(), String> {
+        if self.name != stem {
+            return Err(format!("name is \"{}\" but the file is called {stem}.toml", self.name));
+        }
+        if !(self.duration_s > 0.0 && self.duration_s <= 3600.0) {
+            return Err(format!("duration_s is {}: allowed is above 0, up to 3600", self.duration_s));
+        }
+        if !(0.0..=60.0).contains(&self.settle_s) {
+            return Err(format!("settle_s is {}: allowed is 0 to 60", self.settle_s));
+        }
+        if self.loads.is_empty() {
+            return Err("loads is empty: name at least \"none\"".into());
+        }
+        if let Some(bad) = self.packages.iter().find(|p| !is_package_name(p)) {
+            return Err(format!("packages: \"{bad}\" is no Debian package name"));
+        }
+        let mut ids = BTreeSet::new();
+        for app in &self.apps {
+            if !ids.insert(app.id.as_str()) {
+                return Err(format!("two applications have the id \"{}\"", app.id));
+            }
+            if let AppKind::Mplayer { clip, .. } = &app.kind
+                && self.clip(clip).is_none()
+            {
+                return Err(format!("application \"{}\" plays clip \"{clip}\", which is not defined", app.id));
+            }
+        }
+        for typist in &self.typists {
+            match self.app(&typist.into).map(|app| &app.kind) {
+                Some(AppKind::Xterm { .. }) => {}
+                Some(_) => return Err(format!("typist types into \"{}\", which is no xterm", typist.into)),
+                None => return Err(format!("typist types into \"{}\", which is not defined", typist.into)),
+            }
+            if typist.strokes.is_empty() || typist.strokes.iter().any(String::is_empty) {
+                return Err(format!("typist into \"{}\": strokes must not be empty", typist.into));
+            }
+            if !(1.0..=60_000.0).contains(&typist.every_ms) {
+                return Err(format!(
+                    "typist into \"{}\": every_ms is {}: allowed is 1 to 60000",
+                    typist.into, typist.every_ms
+                ));
+            }
+            if let Some(key) = typist
+                .strokes
+                .iter()
+                .chain([&typist.prelude])
+                .flat_map(|s| s.chars())
+                .find(|c| !(c.is_ascii_graphic() || matches!(c, ' ' | '\n')))
+            {
+                return Err(format!("typist into \"{}\": {key:?} is not on its keyboard", typist.into));
+            }
+        }
+        for meter in &self.meters {
+            let Some(app) = self.app(&meter.app) else {
+                return Err(format!("meter observes \"{}\", which is not defined", meter.app));
+            };
+            let fits = match meter.kind {
+                MeterKind::KeyToScreen | MeterKind::Command => {
+                    matches!(app.kind, AppKind::Xterm { .. }) && self.typists.iter().any(|t| t.into == app.id)
+                }
+                MeterKind::Video => matches!(app.kind, AppKind::Mplayer { .. }),
+                MeterKind::Work | MeterKind::Checks => matches!(app.kind, AppKind::Shell { .. }),
+                MeterKind::Lane => !meter.commands.is_empty(),
+            };
+            if !fits {
+                return Err(format!("meter {:?} cannot observe \"{}\"", meter.kind, meter.app));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether `text` may be a Debian package name (policy 5.6.1), so that it is safe on a command line.
+fn is_package_name(text: &str) -> bool {
+    text.len() >= 2
+        && text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "+-.".contains(c))
+}

@@ -1,0 +1,82 @@
+//! The scenario files of the project, and what a wrong one is told.
+
+use std::path::Path;
+
+use appease_scenario::Scenario;
+
+const GOOD: &str = r#"
+name = "calm"
+summary = "nothing much"
+loads = ["none"]
+duration_s = 5
+
+[[app]]
+id = "shell"
+kind = "xterm"
+run = "cat"
+x = 0
+y = 0
+columns = 80
+rows = 24
+
+[[typist]]
+into = "shell"
+strokes = ["a"]
+times = 3
+every_ms = 100
+
+[[meter]]
+kind = "key-to-screen"
+app = "shell"
+"#;
+
+#[test]
+fn all_files_load() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let files = std::fs::read_dir(&folder).expect("scenarios/ is there");
+    let files: Vec<_> = files.map(|entry| entry.expect("a readable entry").path()).collect();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in files {
+        let scenario = Scenario::load(&file).unwrap_or_else(|error| panic!("{error}"));
+        assert!(!scenario.meters.is_empty(), "{} measures nothing", file.display());
+        assert!(scenario.short.is_some(), "{} has no short form", file.display());
+    }
+}
+
+#[test]
+fn the_example_of_contributing_is_right() {
+    let text = include_str!("../../../CONTRIBUTING.md");
+    let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    Scenario::parse(example, "calm", "CONTRIBUTING.md").unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn an_application_of_each_kind_is_understood_and_short_form_shortens() {
+    let scenario = Scenario::parse(GOOD, "calm", "calm.toml").unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(scenario.apps.len(), 1);
+    let short = Scenario::parse(&format!("{GOOD}\n[short]\nduration_s = 1\ntimes = 2\n"), "calm", "calm.toml")
+        .unwrap_or_else(|error| panic!("{error}"))
+        .shortened();
+    assert!((short.duration_s - 1.0).abs() < f64::EPSILON);
+    assert_eq!(short.typists[0].times, 2);
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let wrong = [
+        ("rows = 24", "rows = 24\ncolour = 3", "colour"),
+        ("rows = 24", "rows = \"many\"", "\"many\", expected u32"),
+        ("kind = \"xterm\"", "kind = \"gterm\"", "gterm"),
+        ("duration_s = 5", "duration_s = 0", "duration_s is 0"),
+        ("into = \"shell\"", "into = \"shelf\"", "\"shelf\", which is not defined"),
+        ("loads = [\"none\"]", "loads = [\"hogs\"]", "load \"hogs\" is not known"),
+        ("name = \"calm\"", "name = \"storm\"", "the file is called calm.toml"),
+        ("every_ms = 100", "every_ms = 100\nfoo = 1", "foo"),
+    ];
+    for (old, new, told) in wrong {
+        assert!(GOOD.contains(old), "{old}");
+        let error = Scenario::parse(&GOOD.replacen(old, new, 1), "calm", "calm.toml").err().map(|e| e.to_string());
+        let error = error.unwrap_or_else(|| panic!("{new} was accepted"));
+        assert!(error.contains("calm.toml") && error.contains(told), "{new}: {error}");
+    }
+}
