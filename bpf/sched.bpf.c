@@ -87,6 +87,7 @@ struct task_ctx {
 	u64 lane_ns[APPEASE_NR_LANES];
 	u64 queued_ns;	/* since when it waits in a queue of ours */
 	u64 ran_ns;	/* sum_exec_runtime when last looked at */
+	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
 	u32 lane;	/* in which it was queued last */
 	u32 pad;
 };
@@ -261,9 +262,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 		}
 	}
 	if (lane >= APPEASE_LANE_OTHER) {
-		u64 vtime = p->scx.dsq_vtime + progress_charge(ran, p->scx.weight);
-
-		scx_bpf_task_set_dsq_vtime(p, vtime);
+		tctx->vtime += progress_charge(ran, p->scx.weight);
 		cctx = this_cpu_ctx();
 		if (cctx)
 			cctx->other_ns += ran;
@@ -279,9 +278,10 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 /* Queues @p in the other or the idle lane. */
 static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 enq_flags)
 {
-	u64 vtime = progress_catch_up(p->scx.dsq_vtime, queue_vtime, slice_ns);
+	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, slice_ns);
 	u32 lane = plain_lane(p);
 
+	tctx->vtime = vtime;
 	tctx->lane = lane;
 	tctx->queued_ns = now;
 	if (lane == APPEASE_LANE_IDLE) {
@@ -469,6 +469,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
 	bool prev_runnable = prev && (prev->scx.flags & SCX_TASK_QUEUED);
+	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), key;
 
@@ -477,8 +478,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	turn_epoch(cctx, now);
 	cctx->turn = 0;
 	if (prev_runnable) {
-		struct task_ctx *tctx = try_task_ctx(prev);
-
+		tctx = try_task_ctx(prev);
 		/* ops.stopping() comes after this: the comparisons below need the turn that just ended counted in. */
 		if (tctx)
 			charge(prev, tctx);
@@ -506,11 +506,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		if (take(DSQ_ATTENDED, &maybe_attended))
 			return;
 	}
-	if (prev_runnable && !(prev->flags & PF_KTHREAD) && !maybe_overdue && maybe_other &&
-	    prev->policy != SCHED_IDLE_POLICY) {
+	if (tctx && tctx->lane == APPEASE_LANE_OTHER && !maybe_overdue && maybe_other) {
 		struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
 
-		if (first && policy_before(prev->scx.dsq_vtime, first->scx.dsq_vtime)) {
+		if (first && policy_before(tctx->vtime, first->scx.dsq_vtime)) {
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
@@ -524,12 +523,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 void BPF_STRUCT_OPS(appease_running, struct task_struct *p)
 {
 	/* The clock of the other lanes follows what runs; attended tasks keep the virtual time that they had. */
-	if (policy_before(queue_vtime, p->scx.dsq_vtime)) {
-		struct task_ctx *tctx = try_task_ctx(p);
+	struct task_ctx *tctx = try_task_ctx(p);
 
-		if (tctx && tctx->lane == APPEASE_LANE_OTHER)
-			queue_vtime = p->scx.dsq_vtime;
-	}
+	if (tctx && tctx->lane == APPEASE_LANE_OTHER && policy_before(queue_vtime, tctx->vtime))
+		queue_vtime = tctx->vtime;
 }
 
 void BPF_STRUCT_OPS(appease_stopping, struct task_struct *p, bool runnable)
@@ -563,9 +560,10 @@ void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 {
 	struct task_ctx *tctx = try_task_ctx(p);
 
-	if (tctx)
-		tctx->ran_ns = p->se.sum_exec_runtime;
-	scx_bpf_task_set_dsq_vtime(p, queue_vtime);
+	if (!tctx)
+		return;
+	tctx->ran_ns = p->se.sum_exec_runtime;
+	tctx->vtime = queue_vtime;
 }
 
 void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_task_args *args)

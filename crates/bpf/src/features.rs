@@ -129,7 +129,9 @@ impl Features {
             found.push(Error::Lockdown);
         }
         if let (true, SchedExt::Attached { name }) = (schedules, &self.sched_ext) {
-            found.push(Error::OtherScheduler { name: name.clone() });
+            // While it comes or goes it has no name.
+            let name = if name.is_empty() { "one that the kernel does not name" } else { name };
+            found.push(Error::OtherScheduler { name: name.into() });
         }
         if !self.privileged {
             found.push(Error::NoPrivilege);

@@ -19,6 +19,7 @@ pub fn text(status: &Status) -> String {
         time(status.uptime_ms.saturating_mul(1_000_000)),
         match status.restarts {
             0 => String::new(),
+            1 => ", attached anew once".into(),
             n => format!(", attached anew {n} times"),
         },
     );

@@ -158,7 +158,7 @@ impl<P: Platform> Daemon<P> {
         let backend = self.platform.attach(&live.eyes, &self.config.sense, &self.config.sched)?;
         live.backend = Some(backend);
         live.restarts += 1;
-        info!("attached anew: {}", exit.reason);
+        info!("the kernel let go of the scheduler and asked for it again ({}): attached anew", exit.reason);
         Ok(())
     }
 

@@ -269,7 +269,16 @@ mod tests {
             .iter()
             .map(|r| format!("{} {} {} {}", r.kernel, r.job.load, r.job.scheduler, r.job.scenario.duration_s))
             .collect();
-        insta::assert_snapshot!(names.join("\n"), @"");
+        insta::assert_snapshot!(names.join("\n"), @r"
+        default none eevdf 2
+        default none scx_lavd 2
+        default hogs:4 eevdf 2
+        default hogs:4 scx_lavd 2
+        6.18 none eevdf 2
+        6.18 none scx_lavd 2
+        6.18 hogs:4 eevdf 2
+        6.18 hogs:4 scx_lavd 2
+        ");
         assert_eq!(plan.tools.keys().collect::<Vec<_>>(), ["appease-guest", "scx_lavd"]);
         Ok(())
     }
@@ -279,15 +288,15 @@ mod tests {
         let dir = tempfile::tempdir()?;
         let layout = project(dir.path())?;
         let told = |line: &str| told(&layout, dir.path(), line);
-        insta::assert_snapshot!(told("work"), @"");
-        insta::assert_snapshot!(told("nap --under scx_flash"), @"");
-        insta::assert_snapshot!(told("nap --cpus 2"), @"");
-        insta::assert_snapshot!(told("nap --duration 0"), @"");
-        insta::assert_snapshot!(told("nap --jobs 0"), @"");
+        insta::assert_snapshot!(told("work"), @r#"scenario "work" is not known (PROJECT/scenarios/work.toml is not there): there is nap"#);
+        insta::assert_snapshot!(told("nap --under scx_flash"), @"scheduler scx_flash is not built (PROJECT/target/lab/peers/bin/scx_flash is not there): run `appease-lab peers scx_flash`");
+        insta::assert_snapshot!(told("nap --cpus 2"), @"--cpus is 2: exact mode has 1 CPU; for more write --mode parallel");
+        insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
+        insta::assert_snapshot!(told("nap --jobs 0"), @"--jobs is 0: allowed is 1 or more");
         fs::write(dir.path().join("scenarios/bad.toml"), "name = \"bad\"\nsummary = 3\n")?;
         assert!(told("bad").contains("bad.toml") && told("bad").contains("summary"), "{}", told("bad"));
         fs::remove_file(dir.path().join("target/release/appease-guest"))?;
-        insta::assert_snapshot!(told("nap"), @"");
+        insta::assert_snapshot!(told("nap"), @"the guest's program is not built (PROJECT/target/release/appease-guest is not there): run `make build`");
         Ok(())
     }
 

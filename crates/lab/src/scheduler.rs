@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
-        insta::assert_snapshot!(told("cfs"), @"");
-        insta::assert_snapshot!(told("appease:magic"), @"");
+        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, appease, appease:POLICY, and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
+        insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease"#);
         assert!(!told("scx_../../bin/sh").is_empty());
     }
 }

@@ -99,6 +99,14 @@ mod tests {
             .lines()
             .map(|l| l.trim_end().to_owned() + "\n")
             .collect::<String>();
-        insta::assert_snapshot!(trimmed, @"");
+        insta::assert_snapshot!(trimmed, @r"
+        typing  (distributions: p50 / p90 / max)
+         scheduler  load     outcome  key_to_screen_ms  video_dropped_pct
+         appease    hogs:16  ok       0.19 / 104 / 104                  0
+         scx_flash  hogs:16  evicted                 –                  –
+        scx_flash at hogs:16: evicted
+            sched_ext: runnable task stall
+            last line
+        ");
     }
 }

@@ -13,51 +13,23 @@ use crate::{
 /// The file of a clip in its directory, and its extension on the tools disk.
 pub const EXTENSION: &str = "avi";
 
-/// Picture: a moving test pattern as MPEG-4 Part 2, at a quality at which mplayer needs about a quarter of the exact
-/// mode's CPU for 1280×720 at 25 frames a second. Sound: a tone without compression, at the sound device's own rate.
+/// Picture: a test pattern that circles over a plain ground, as MPEG-1. Sound: a tone without compression, at the
+/// sound device's own rate. mplayer needs 29 % of exact mode's CPU for 1280×720 at 25 frames a second, 24 % of it for
+/// decoding and 5 % for showing; MPEG-4 takes 31 %, a pattern that fills the picture 35 %.
 fn arguments(clip: &Clip) -> Vec<String> {
     let Clip { width, height, fps, seconds, .. } = clip;
-    let picture = format!("testsrc2=size={width}x{height}:rate={fps}:duration={seconds}");
+    let ground = format!("color=c=0x305070:size={width}x{height}:rate={fps}:duration={seconds}");
+    let pattern = format!("testsrc2=size={}x{}:rate={fps}:duration={seconds}", width / 8 * 2, height / 8 * 2);
+    let circle = "[0][1]overlay=x='(main_w-overlay_w)/2*(1+sin(t))':y='(main_h-overlay_h)/2*(1+cos(t))'";
     let sound = format!("sine=frequency=440:sample_rate=48000:duration={seconds}");
-    [
-        "-nostdin",
-        "-hide_banner",
-        "-loglevel",
-        "error",
-        "-y",
-        "-f",
-        "lavfi",
-        "-i",
-        &picture,
-        "-f",
-        "lavfi",
-        "-i",
-        &sound,
-        "-c:v",
-        "mpeg4",
-        "-q:v",
-        "5",
-        "-g",
-        "250",
-        "-bf",
-        "0",
-        "-pix_fmt",
-        "yuv420p",
-        "-c:a",
-        "pcm_s16le",
-        "-ac",
-        "2",
-        "-threads",
-        "1",
-        "-flags",
-        "+bitexact",
-        "-fflags",
-        "+bitexact",
-        "-f",
-        "avi",
-    ]
-    .map(str::to_owned)
-    .to_vec()
+    let mut arguments: Vec<&str> = "-nostdin -hide_banner -loglevel error -y".split(' ').collect();
+    for input in [&ground, &pattern, &sound] {
+        arguments.extend(["-f", "lavfi", "-i", input]);
+    }
+    arguments.extend(["-filter_complex", circle]);
+    arguments.extend("-c:v mpeg1video -q:v 5 -g 250 -bf 0 -pix_fmt yuv420p".split(' '));
+    arguments.extend("-c:a pcm_s16le -ac 2 -threads 1 -flags +bitexact -fflags +bitexact -f avi".split(' '));
+    arguments.into_iter().map(str::to_owned).collect()
 }
 
 /// The file of a clip.

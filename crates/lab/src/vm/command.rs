@@ -213,7 +213,33 @@ mod tests {
 
     #[test]
     fn exact_mode() {
-        insta::assert_snapshot!(text(&spec(Accelerator::of(Mode::Exact, true), 1)), @"");
+        insta::assert_snapshot!(text(&spec(Accelerator::of(Mode::Exact, true), 1)), @r"
+        -machine pc
+        -m 2048
+        -smp 1
+        -accel tcg,thread=single,tb-size=512
+        -icount shift=0,sleep=off
+        -nodefaults
+        -nographic
+        -no-reboot
+        -kernel vmlinux
+        -initrd initramfs
+        -append mitigations=off nokaslr tsc=reliable quiet console=ttyS0 panic=-1 cryptomgr.notests random.trust_cpu=1
+        -vga none
+        -device bochs-display
+        -audiodev none,id=a0
+        -device intel-hda
+        -device hda-duplex,audiodev=a0
+        -drive if=none,id=base,format=raw,readonly=on,file.locking=off,file=a,,b.ext4
+        -device virtio-blk-pci,drive=base,serial=base
+        -chardev file,id=console,path=console
+        -serial chardev:console
+        -device virtio-serial-pci
+        -chardev socket,id=events,path=events
+        -device virtserialport,chardev=events,name=appease.events
+        -chardev socket,id=control,path=control
+        -mon chardev=control,mode=control
+        ");
     }
 
     #[test]

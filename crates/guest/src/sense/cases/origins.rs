@@ -55,8 +55,8 @@ fn context(stage: &mut Stage) -> Result<()> {
 /// Talking to oneself is no interaction.
 fn own_objects(stage: &mut Stage) -> Result<()> {
     let mut first = stage.handler("first", None, None)?;
-    let mut hermit = stage.actor("hermit", None, None)?;
     for &kind in Kind::ALL {
+        let mut hermit = stage.actor("hermit", None, None)?;
         // Somebody is served, or there would be nothing to look at.
         stage.attend(&mut first)?;
         hermit.does(&Order::Own(kind))?;
