@@ -87,6 +87,7 @@ struct task_ctx {
 	u64 lane_ns[APPEASE_NR_LANES];
 	u64 queued_ns;	/* since when it waits in a queue of ours */
 	u64 ran_ns;	/* sum_exec_runtime when last looked at */
+	u64 turn_ns;	/* CPU time since it last woke up */
 	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
 	u32 lane;	/* in which it was queued last */
 	u32 pad;
@@ -124,7 +125,7 @@ struct {
 	__type(value, struct timer);
 } timers SEC(".maps");
 
-/* Clock of the other lanes: the largest virtual time that was ever run. */
+/* Clock of the other lanes: the largest virtual time with which a turn began. */
 static u64 queue_vtime;
 
 /*
@@ -194,7 +195,8 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 		standing->key = request_key(standing->request, mono);
 	} else if (has_loan(process, mono)) {
 		standing->attended = true;
-		standing->key = unhappiness_opened(process->loan_opened_ns, mono, HORIZON_NS) + process->loan_ran_ns;
+		standing->key = unhappiness_key(unhappiness_opened(process->loan_opened_ns, mono, HORIZON_NS),
+						process->loan_ran_ns, REQUEST_WEIGHT);
 	}
 }
 
@@ -244,6 +246,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 	struct cpu_ctx *cctx;
 
 	tctx->ran_ns = total;
+	tctx->turn_ns += ran;
 	if (lane != APPEASE_LANE_KERNEL && is_armed()) {
 		struct standing standing;
 
@@ -262,6 +265,9 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 		}
 	}
 	if (lane >= APPEASE_LANE_OTHER) {
+		/* Here rather than in ops.running(), which would be one more callback a switch. */
+		if (lane == APPEASE_LANE_OTHER && policy_before(queue_vtime, tctx->vtime))
+			queue_vtime = tctx->vtime;
 		tctx->vtime += progress_charge(ran, p->scx.weight);
 		cctx = this_cpu_ctx();
 		if (cctx)
@@ -273,6 +279,29 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 	lane_total = bpf_map_lookup_elem(&lane_totals, &lane);
 	if (lane_total)
 		*lane_total += ran;
+}
+
+/* Queues @p before everything else on its CPU, but for kernel threads that are there already. */
+static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p));
+
+	tctx->lane = APPEASE_LANE_KERNEL;
+	if (!curr || !is_urgent_kthread(curr))
+		enq_flags |= SCX_ENQ_PREEMPT;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+}
+
+/* Wakes an idle CPU for @p, which was put in a queue that all CPUs share. */
+static __always_inline void kick_idle(struct task_struct *p)
+{
+	s32 cpu;
+
+	if (nr_cpus == 1)
+		return;
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
 /* Queues @p in the other or the idle lane. */
@@ -292,6 +321,7 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
 	}
 	count_sched(CNT_OTHER);
+	kick_idle(p);
 }
 
 /* Whether @key may displace what runs on @cpu. */
@@ -351,18 +381,7 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 	}
 	maybe_attended = true;
 	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice_ns, key, enq_flags);
-}
-
-/* Wakes an idle CPU for @p, which was put in a queue that all CPUs share. */
-static __always_inline void kick_idle(struct task_struct *p)
-{
-	s32 cpu;
-
-	if (nr_cpus == 1)
-		return;
-	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-	if (cpu >= 0)
-		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	kick_idle(p);
 }
 
 s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -395,10 +414,11 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
 		count_sched(CNT_REENQUEUED);
-	/* One that used up its slice is no longer urgent: it must not lock the others out. */
-	if (is_urgent_kthread(p) && (enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_REENQ))) {
-		tctx->lane = APPEASE_LANE_KERNEL;
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		tctx->turn_ns = 0;
+	/* A kernel thread that works for longer than a slice is no longer urgent: it must not lock the others out. */
+	if (is_urgent_kthread(p) && tctx->turn_ns < slice_ns) {
+		enqueue_kernel(p, tctx, enq_flags);
 		return;
 	}
 	if (is_armed()) {
@@ -409,7 +429,6 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		judge(p, mono, &standing);
 		if (standing.attended) {
 			enqueue_attended(p, tctx, standing.key, mono, enq_flags);
-			kick_idle(p);
 			return;
 		}
 	}
@@ -422,7 +441,6 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	enqueue_other(p, tctx, scx_bpf_now(), enq_flags);
-	kick_idle(p);
 }
 
 /* Starts a new epoch for this CPU when the old one is over. */
@@ -518,15 +536,6 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (prev_runnable)
 		scx_bpf_task_set_slice(prev, slice_ns);
-}
-
-void BPF_STRUCT_OPS(appease_running, struct task_struct *p)
-{
-	/* The clock of the other lanes follows what runs; attended tasks keep the virtual time that they had. */
-	struct task_ctx *tctx = try_task_ctx(p);
-
-	if (tctx && tctx->lane == APPEASE_LANE_OTHER && policy_before(queue_vtime, tctx->vtime))
-		queue_vtime = tctx->vtime;
 }
 
 void BPF_STRUCT_OPS(appease_stopping, struct task_struct *p, bool runnable)
@@ -644,7 +653,6 @@ SCX_OPS_DEFINE(appease_ops,
 	       .select_cpu	= (void *)appease_select_cpu,
 	       .enqueue		= (void *)appease_enqueue,
 	       .dispatch	= (void *)appease_dispatch,
-	       .running		= (void *)appease_running,
 	       .stopping	= (void *)appease_stopping,
 	       .cpu_release	= (void *)appease_cpu_release,
 	       .init_task	= (void *)appease_init_task,

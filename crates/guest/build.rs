@@ -14,7 +14,12 @@ fn main() {
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-changed={}", root.join("meter.h").display());
     println!("cargo:rerun-if-env-changed=BPF_CLANG");
-    let built = SkeletonBuilder::new().source(&source).obj(&object).clang(clang()).clang_args(["-mcpu=v3", "-Wall", "-Werror"]).build();
+    let built = SkeletonBuilder::new()
+        .source(&source)
+        .obj(&object)
+        .clang(clang())
+        .clang_args(["-mcpu=v3", "-Wall", "-Werror"])
+        .build();
     if let Err(error) = built {
         panic!("compile {}: {error:#}", source.display());
     }

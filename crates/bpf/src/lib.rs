@@ -12,7 +12,7 @@ mod sensor;
 pub use abi::{Attention, Channel, Hop, LANES, Lane, LaneTimes, Object, Process, Request};
 pub use error::Error;
 pub use scheduler::{Exit, SchedOptions, Scheduler};
-pub use sensor::{MissingHook, SenseOptions, Sensor};
+pub use sensor::{MissingHook, SenseOptions, Sensor, hooks};
 
 /// The generated skeletons.
 #[allow(missing_docs, dead_code, unused, clippy::all, clippy::pedantic, clippy::unwrap_used)]

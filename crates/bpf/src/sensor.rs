@@ -108,6 +108,20 @@ const HOOKS: &[Hook] = &[
     hook("appease_udp6_receive", "udpv6_recvmsg", Some("ipv6"), "what is behind local UDP sockets over IPv6"),
 ];
 
+/// All hooks, as if none were attached: what a kernel must have for all that we can sense.
+#[must_use]
+pub fn hooks() -> Vec<MissingHook> {
+    let mut hooks: Vec<MissingHook> = HOOKS.iter().map(Hook::missing).collect();
+    hooks.dedup();
+    hooks
+}
+
+impl Hook {
+    fn missing(&self) -> MissingHook {
+        MissingHook { function: self.function, lost: self.lost, module: self.module }
+    }
+}
+
 /// The watching half: hooks in the kernel, attached as long as this lives.
 pub struct Sensor {
     pub(crate) main: SenseSkel<'static>,
@@ -188,11 +202,8 @@ impl Sensor {
     /// Hooks that are not attached, and what that costs.
     #[must_use]
     pub fn missing(&self) -> Vec<MissingHook> {
-        let mut missing: Vec<MissingHook> = (0..HOOKS.len())
-            .filter(|i| !self.attached.contains(i))
-            .map(|i| &HOOKS[i])
-            .map(|h| MissingHook { function: h.function, lost: h.lost, module: h.module })
-            .collect();
+        let mut missing: Vec<MissingHook> =
+            (0..HOOKS.len()).filter(|i| !self.attached.contains(i)).map(|i| HOOKS[i].missing()).collect();
         missing.dedup();
         missing
     }

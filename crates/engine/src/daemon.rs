@@ -225,7 +225,7 @@ impl<P: Platform> Reports for Daemon<P> {
             uptime_ms: reporter.now_ns.saturating_sub(self.started_ns) / 1_000_000,
             restarts: live.restarts,
             restricted: peer.uid != 0,
-            missing: live.eyes.missing().into_iter().map(missing).collect(),
+            missing: live.eyes.missing().into_iter().map(Missing::from).collect(),
             lanes: backend.lanes().map_err(failed)?.into(),
             counters: counters.into_iter().map(|(name, value)| Counter { name: name.into(), value }).collect(),
             attended: reporter.attended(&processes),
@@ -248,10 +248,6 @@ impl<P: Platform> Reports for Daemon<P> {
             Err(error) => Err(failed(error)),
         }
     }
-}
-
-fn missing(hook: crate::seams::MissingHook) -> Missing {
-    Missing { hook: hook.function.into(), lost: hook.lost.into(), waits_for_module: hook.module.map(Into::into) }
 }
 
 fn failed(error: BpfError) -> ControlError {

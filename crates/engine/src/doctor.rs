@@ -78,7 +78,12 @@ fn examine_at(root: &Path, running: Option<&Status>) -> Vec<Finding> {
         btf(&features),
         lockdown(&features),
     ];
-    findings.extend(hooks(running.map(|status| &status.missing[..])));
+    // The daemon knows; without one, the kernel's description of itself tells.
+    let missing = match running {
+        Some(status) => status.missing.clone(),
+        None => features::missing_hooks_at(root, &appease_bpf::hooks()).into_iter().map(Missing::from).collect(),
+    };
+    findings.extend(hooks(&missing));
     let rivals = competitors(&Names::new(root));
     if rivals.is_empty() {
         findings.push(Finding::good("other daemons", "none that would interfere"));
@@ -148,14 +153,12 @@ fn btf(features: &Features) -> Finding {
     }
 }
 
-/// What the running daemon lacks: one line for each module that may yet come, one for each thing that is lost.
-fn hooks(missing: Option<&[Missing]>) -> Vec<Finding> {
+/// What lacks: one line for each module that may yet come, one for each thing that is lost.
+fn hooks(missing: &[Missing]) -> Vec<Finding> {
     const SUBJECT: &str = "hooks";
-    let missing = match missing {
-        None => return Vec::new(),
-        Some([]) => return vec![Finding::good(SUBJECT, "all attached")],
-        Some(missing) => missing,
-    };
+    if missing.is_empty() {
+        return vec![Finding::good(SUBJECT, "all there")];
+    }
     let mut findings = Vec::new();
     let mut waiting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut lost: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
@@ -215,17 +218,17 @@ mod tests {
             lost: lost.into(),
             waits_for_module: module.map(Into::into),
         };
-        let findings = hooks(Some(&[
+        let findings = hooks(&[
             missing("joydev_event", "prompt wake-up", Some("joydev")),
             missing("joydev_read", "joysticks as channels", Some("joydev")),
             missing("pipe_write", "what is behind pipes", None),
             missing("pipe_read", "what is behind pipes", None),
-        ]));
+        ]);
         insta::assert_snapshot!(findings.iter().map(|one| format!("{:?}: {one}\n", one.level)).collect::<String>(), @r"
         Good: module joydev is not loaded; until it is: no prompt wake-up, joysticks as channels
         Warning: this kernel has no function pipe_write, pipe_read: left out: what is behind pipes
         ");
-        assert_eq!(hooks(Some(&[]))[0].text, "all attached");
+        assert_eq!(hooks(&[])[0].text, "all there");
     }
 
     #[test]

@@ -135,7 +135,9 @@ impl Hands {
     /// Moves the pointer.
     pub fn point(&mut self, (x, y): (i32, i32)) -> Result<()> {
         let axis = |code: AbsoluteAxisCode, value| InputEvent::new(EventType::ABSOLUTE.0, code.0, value);
-        self.device.emit(&[axis(AbsoluteAxisCode::ABS_X, x), axis(AbsoluteAxisCode::ABS_Y, y)]).context("move the pointer")
+        self.device
+            .emit(&[axis(AbsoluteAxisCode::ABS_X, x), axis(AbsoluteAxisCode::ABS_Y, y)])
+            .context("move the pointer")
     }
 }
 

@@ -32,9 +32,9 @@ pub fn prepare(load: Load) -> Result<()> {
 pub fn start(load: Load, scopes: Scopes, probe: Option<&Probe>) -> Result<Option<Program>> {
     let argv: Vec<String> = match load {
         Load::None => return Ok(None),
-        Load::Hogs(n) => {
-            ["stress-ng", "--quiet", "--sync-start", "--cpu", &n.to_string(), "--temp-path", "/tmp"].map(str::to_owned).to_vec()
-        }
+        Load::Hogs(n) => ["stress-ng", "--quiet", "--sync-start", "--cpu", &n.to_string(), "--temp-path", "/tmp"]
+            .map(str::to_owned)
+            .to_vec(),
         Load::Build(n) => {
             let script = format!("cd {BUILD_DIR} && while make -s clean && make -s -j {n}; do :; done");
             ["sh", "-c", &script].map(str::to_owned).to_vec()
@@ -51,7 +51,10 @@ pub fn start(load: Load, scopes: Scopes, probe: Option<&Probe>) -> Result<Option
     while !runs_wholly(load, program.pid()) {
         program.must_run()?;
         if deadline.has_passed() {
-            return Err(stalled(format!("load {load} was not running after {START_LIMIT_S} s: {}", program.log_tail(5))));
+            return Err(stalled(format!(
+                "load {load} was not running after {START_LIMIT_S} s: {}",
+                program.log_tail(5)
+            )));
         }
         clock::sleep_ms(50);
     }
@@ -63,7 +66,8 @@ fn runs_wholly(load: Load, pid: u32) -> bool {
         Load::None => true,
         Load::Hogs(n) => {
             let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            let is_hog = |child: &&str| fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG);
+            let is_hog =
+                |child: &&str| fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG);
             children.split_whitespace().filter(is_hog).count() >= n as usize
         }
         Load::Build(_) => fs::read_dir(BUILD_DIR).is_ok_and(|mut entries| {

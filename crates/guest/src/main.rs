@@ -21,6 +21,7 @@ mod scope;
 mod screen;
 mod sense;
 mod session;
+mod spinner;
 mod system;
 mod tree;
 mod typist;

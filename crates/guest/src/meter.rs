@@ -51,6 +51,8 @@ pub struct Wait {
     pub from_ns: u64,
     /// The next key press in that window, or the end.
     pub until_ns: u64,
+    /// When the stroke's work was done, if that is known: what it wrote last is shown later.
+    pub done_ns: Option<u64>,
 }
 
 /// What came of waiting.
@@ -81,7 +83,7 @@ pub fn answers(records: &[Record], window: &Window, waits: &[Wait], which: Answe
         });
         let answer = match which {
             Answer::First => own.next(),
-            Answer::Last => own.next_back(),
+            Answer::Last => own.next_back().filter(|last| wait.done_ns.is_none_or(|done_ns| last.at_ns > done_ns)),
         };
         match answer {
             Some(update) => found.ms.push(to_ms(update.at_ns - wait.from_ns)),
@@ -184,12 +186,21 @@ mod tests {
             update(15, &[cell(122, 110)]),
             update(30, &[cell(128, 110)]),
         ];
-        let waits = [Wait { from_ns: 10 * MS, until_ns: 20 * MS }, Wait { from_ns: 20 * MS, until_ns: 30 * MS }];
+        let wait = |from: u64, until: u64, done: Option<u64>| Wait {
+            from_ns: from * MS,
+            until_ns: until * MS,
+            done_ns: done.map(|at| at * MS),
+        };
+        let waits = [wait(10, 20, None), wait(20, 30, None)];
         let window = Window::new(XTERM);
         let echo = answers(&records, &window, &waits, Answer::First);
         assert_eq!(echo, Answers { ms: vec![2.0], unanswered: 1 });
         let command = answers(&records, &window, &waits, Answer::Last);
         assert_eq!(command, Answers { ms: vec![5.0], unanswered: 1 });
+        let shown = answers(&records, &window, &[wait(10, 20, Some(14))], Answer::Last);
+        assert_eq!(shown, Answers { ms: vec![5.0], unanswered: 0 });
+        let not_shown = answers(&records, &window, &[wait(10, 20, Some(16))], Answer::Last);
+        assert_eq!(not_shown, Answers { ms: vec![], unanswered: 1 }, "only an echo was shown");
     }
 
     #[test]

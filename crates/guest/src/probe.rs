@@ -85,7 +85,8 @@ impl Probe {
             }
         }
         for mut program in open.progs_mut() {
-            let wanted = if program.section().to_string_lossy().starts_with("fentry/") { observe.screen } else { observe.sched };
+            let wanted =
+                if program.section().to_string_lossy().starts_with("fentry/") { observe.screen } else { observe.sched };
             program.set_autoload(wanted);
         }
         let object = open.load().context("load the meter's BPF programs (dmesg and the lines above say why not)")?;
@@ -128,7 +129,9 @@ impl Probe {
         let sum = |offset| each.iter().filter_map(|cpu| u64_at(cpu, offset)).sum::<u64>();
         let (lost_events, lost_tasks) = (sum(LOST_EVENTS), sum(LOST_TASKS));
         if lost_events + lost_tasks > 0 {
-            bail!("the meter's memory was too small: {lost_events} events and {lost_tasks} processes were not recorded");
+            bail!(
+                "the meter's memory was too small: {lost_events} events and {lost_tasks} processes were not recorded"
+            );
         }
         let records = if self.observe.screen { self.records()? } else { Vec::new() };
         let sched = if self.observe.sched { Some(self.sched(&each, end_ns)?) } else { None };
@@ -174,7 +177,8 @@ impl Probe {
             let Some(task) = tasks.lookup(&key, MapFlags::ANY)? else { continue };
             self.add_task(&mut sched, &task, end_ns);
         }
-        let machine = self.map(".bss")?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.context("the meter has no machine")?;
+        let machine =
+            self.map(".bss")?.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.context("the meter has no machine")?;
         sched.idle_while_waiting_ns = u64_at(&machine, IDLE_WHILE_WAITING).unwrap_or(0);
         if let Some(since) = u64_at(&machine, IDLE_WHILE_WAITING_SINCE).filter(|&since| since > 0) {
             sched.idle_while_waiting_ns += end_ns.saturating_sub(since.max(self.begin_ns));

@@ -151,7 +151,10 @@ impl Scheduler {
         if !matches!(self.kind, Kind::Appease { .. }) {
             bail!("only appease tells about lanes");
         }
-        let out = Command::new(format!("{TOOLS}/appease")).args(["status", "--json"]).output().context("start appease status")?;
+        let out = Command::new(format!("{TOOLS}/appease"))
+            .args(["status", "--json"])
+            .output()
+            .context("start appease status")?;
         if !out.status.success() {
             bail!("appease status --json: {}", String::from_utf8_lossy(&out.stderr).trim());
         }
@@ -210,8 +213,10 @@ mod tests {
         ] {
             assert_eq!(Kind::parse(name).expect(name), kind);
         }
-        assert_eq!(ours(Some("huc"), Some("nice")).command().map(|argv| argv.join(" ")).as_deref(),
-            Some("/run/tools/appease run --policy huc --backend nice"));
+        assert_eq!(
+            ours(Some("huc"), Some("nice")).command().map(|argv| argv.join(" ")).as_deref(),
+            Some("/run/tools/appease run --policy huc --backend nice")
+        );
         let error = Kind::parse("eevfd").expect_err("unknown");
         insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, scx_NAME or appease[:POLICY][@BACKEND]"#);
         assert!(Kind::parse("scx_../sh").is_err());

@@ -69,8 +69,19 @@ pub fn start_server(scopes: Scopes) -> Result<Program> {
     fs::write(&configuration, CONFIGURATION).with_context(|| format!("write {configuration}"))?;
     let log = format!("{RUN_DIR}/Xorg.0.log");
     let argv = [
-        "Xorg", DISPLAY, "vt7", "-config", &configuration, "-logfile", &log, "-nolisten", "tcp", "-noreset", "-displayfd",
-        "1", "-keeptty",
+        "Xorg",
+        DISPLAY,
+        "vt7",
+        "-config",
+        &configuration,
+        "-logfile",
+        &log,
+        "-nolisten",
+        "tcp",
+        "-noreset",
+        "-displayfd",
+        "1",
+        "-keeptty",
     ];
     let mut launch = Launch::new("xorg", scopes, &argv);
     launch.piped = true;
@@ -94,7 +105,8 @@ pub struct Screen {
 impl Screen {
     /// Connects; drop it before measuring.
     pub fn connect() -> Result<Self> {
-        let (connection, number) = x11rb::connect(Some(DISPLAY)).with_context(|| format!("connect to display {DISPLAY}"))?;
+        let (connection, number) =
+            x11rb::connect(Some(DISPLAY)).with_context(|| format!("connect to display {DISPLAY}"))?;
         let screen = connection.setup().roots.get(number).context("the display has no screen")?;
         let size = (i32::from(screen.width_in_pixels), i32::from(screen.height_in_pixels));
         if size != (WIDTH, HEIGHT) {
@@ -127,14 +139,19 @@ impl Screen {
         let tree = self.connection.query_tree(self.root)?.reply().context("list windows")?;
         for window in tree.children {
             // A window may go while we look at it.
-            let Ok(name) = self.connection.get_property(false, window, AtomEnum::WM_NAME, AtomEnum::ANY, 0, 64)?.reply() else {
+            let Ok(name) =
+                self.connection.get_property(false, window, AtomEnum::WM_NAME, AtomEnum::ANY, 0, 64)?.reply()
+            else {
                 continue;
             };
             if name.value != title.as_bytes() {
                 continue;
             }
-            let viewable =
-                self.connection.get_window_attributes(window)?.reply().is_ok_and(|found| found.map_state == MapState::VIEWABLE);
+            let viewable = self
+                .connection
+                .get_window_attributes(window)?
+                .reply()
+                .is_ok_and(|found| found.map_state == MapState::VIEWABLE);
             if let (true, Ok(place)) = (viewable, self.connection.get_geometry(window)?.reply()) {
                 let (x1, y1) = (i32::from(place.x), i32::from(place.y));
                 let border = 2 * i32::from(place.border_width);

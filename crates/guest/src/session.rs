@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use appease_scenario::{AppKind, Event, Job, Load, Metric, MeterKind, Outcome, Summary};
+use appease_scenario::{AppKind, Event, Job, Load, MeterKind, Metric, Outcome, Summary};
 
 use crate::{
     app::{Launch, Program},
@@ -26,6 +26,7 @@ use crate::{
     scheduler::{Kind, Scheduler, lane_time},
     scope::Scopes,
     screen::{self, Screen},
+    spinner::Spinner,
     system::{self, RUN_DIR, TOOLS},
     typist::{self, Crew},
 };
@@ -51,7 +52,8 @@ pub fn run() -> Result<()> {
     let mut host = Host::open();
     host.phase("boot");
     let mut metrics = Metrics::new();
-    let done = host::read_job().and_then(|job| Session::new(job, &mut host).and_then(|session| session.run(&mut metrics)));
+    let done =
+        host::read_job().and_then(|job| Session::new(job, &mut host).and_then(|session| session.run(&mut metrics)));
     let (outcome, detail) = match done {
         Ok(()) => (Outcome::Ok, String::new()),
         Err(error) => (outcome_of(&error), format!("{error:#}")),
@@ -109,6 +111,7 @@ impl<'a> Session<'a> {
 
     fn run(mut self, metrics: &mut Metrics) -> Result<()> {
         let tasks = self.tasks();
+        let spinner = Spinner::start(self.job.machine.mode)?;
         if self.needs_screen() {
             self.start_screen()?;
         }
@@ -121,6 +124,7 @@ impl<'a> Session<'a> {
         self.warm_up_players()?;
         self.warm_up_tasks(&tasks)?;
 
+        drop(spinner);
         let mut probe = self.probe(&tasks)?;
         let mut competitor = load::start(self.job.load, self.scopes, probe.as_ref())?;
         self.host.phase("load-ready");
@@ -253,7 +257,7 @@ impl<'a> Session<'a> {
         // Shells and terminals shall have come to rest before something is typed.
         clock::sleep_ms(300);
         crew.type_preludes()?;
-        wait_for_rest();
+        wait_for_rest(self.job.machine.cpus);
         Ok(Some(crew))
     }
 
@@ -327,7 +331,9 @@ impl<'a> Session<'a> {
                     Some(status) => return Err(program.complaint(&format!("failed ({status})"))),
                     None if deadline.has_passed() => {
                         program.kill();
-                        return Err(stalled(program.complaint(&format!("was not done within {TASK_WARM_LIMIT_S} s")).to_string()));
+                        return Err(stalled(
+                            program.complaint(&format!("was not done within {TASK_WARM_LIMIT_S} s")).to_string(),
+                        ));
                     }
                     None => clock::sleep_ms(10),
                 }
@@ -336,7 +342,13 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn run_tasks(&mut self, tasks: &[Task], limit_ns: u64, metrics: &mut Metrics, findings: &mut Vec<anyhow::Error>) -> Result<()> {
+    fn run_tasks(
+        &mut self,
+        tasks: &[Task],
+        limit_ns: u64,
+        metrics: &mut Metrics,
+        findings: &mut Vec<anyhow::Error>,
+    ) -> Result<()> {
         let mut checks = Checks::default();
         let mut sum = (0.0, 0.0);
         for task in tasks {
@@ -424,7 +436,12 @@ impl<'a> Session<'a> {
         if wanted && scheduler.is_ours() { scheduler.status().map(Some) } else { Ok(None) }
     }
 
-    fn add_lanes(&self, scheduler: &Scheduler, before: &Option<serde_json::Value>, metrics: &mut Metrics) -> Result<()> {
+    fn add_lanes(
+        &self,
+        scheduler: &Scheduler,
+        before: &Option<serde_json::Value>,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
         let after = scheduler.status()?;
         for meter in self.job.scenario.meters.iter().filter(|meter| meter.kind == MeterKind::Lane) {
@@ -452,7 +469,11 @@ impl<'a> Session<'a> {
         let presses = meter::presses(&seen.records);
         if let Some(log) = log {
             if presses.len() != log.presses.len() {
-                findings.push(stalled(format!("{} keys were typed, the kernel saw {}", log.presses.len(), presses.len())));
+                findings.push(stalled(format!(
+                    "{} keys were typed, the kernel saw {}",
+                    log.presses.len(),
+                    presses.len()
+                )));
                 return;
             }
             if log.unanswered > 0 {
@@ -462,8 +483,12 @@ impl<'a> Session<'a> {
         for meter in &self.job.scenario.meters {
             let Some(window) = self.windows.get(&meter.app) else { continue };
             let found = match meter.kind {
-                MeterKind::KeyToScreen => self.add_answers(seen, log, &presses, &meter.app, window, Answer::First, end_ns, metrics),
-                MeterKind::Command => self.add_answers(seen, log, &presses, &meter.app, window, Answer::Last, end_ns, metrics),
+                MeterKind::KeyToScreen => {
+                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::First, end_ns, metrics)
+                }
+                MeterKind::Command => {
+                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::Last, end_ns, metrics)
+                }
                 MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
                 MeterKind::Lane | MeterKind::Work | MeterKind::Checks => Ok(()),
             };
@@ -494,15 +519,32 @@ impl<'a> Session<'a> {
             scalar(metrics, &format!("{}_unanswered", name.trim_end_matches("_ms")), found.unanswered as f64);
         }
         let Some(summary) = Summary::of(&found.ms) else {
-            let updates: Vec<_> = seen.records.iter().filter(|record| matches!(record.what, Happening::Update(_))).collect();
-            eprintln!("{app} is at {:?}; first of {} updates: {:?}", window.rect, updates.len(), updates.iter().take(5).collect::<Vec<_>>());
-            return Err(stalled(format!("{name}: no screen update of \"{app}\" answered any of {} strokes", waits.len())));
+            let updates: Vec<_> =
+                seen.records.iter().filter(|record| matches!(record.what, Happening::Update(_))).collect();
+            eprintln!(
+                "{app} is at {:?}; first of {} updates: {:?}",
+                window.rect,
+                updates.len(),
+                updates.iter().take(5).collect::<Vec<_>>()
+            );
+            return Err(stalled(format!(
+                "{name}: no screen update of \"{app}\" answered any of {} strokes",
+                waits.len()
+            )));
         };
         metrics.insert(name.to_owned(), Metric::Distribution(summary));
         Ok(())
     }
 
-    fn add_video(&self, seen: &Seen, app: &str, window: &Window, begin_ns: u64, end_ns: u64, metrics: &mut Metrics) -> Result<()> {
+    fn add_video(
+        &self,
+        seen: &Seen,
+        app: &str,
+        window: &Window,
+        begin_ns: u64,
+        end_ns: u64,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
         let fps = match self.job.scenario.app(app).map(|app| &app.kind) {
             Some(AppKind::Mplayer { clip, .. }) => self.job.scenario.clip(clip).map_or(25, |clip| clip.fps),
             _ => bail!("\"{app}\" is no player"),
@@ -533,7 +575,11 @@ fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut Metrics) {
     eprintln!("longest wait: {:.3} ms by {}", to_ms(sched.longest_wait_ns), sched.longest_wait_by);
     scalar(metrics, "longest_wait_ms", to_ms(sched.longest_wait_ns));
     if job.machine.cpus > 1 {
-        scalar(metrics, "work_conserving_pct", 100.0 - 100.0 * to_ms(sched.idle_while_waiting_ns) / to_ms(length_ns.max(1)));
+        scalar(
+            metrics,
+            "work_conserving_pct",
+            100.0 - 100.0 * to_ms(sched.idle_while_waiting_ns) / to_ms(length_ns.max(1)),
+        );
     }
     if job.load == Load::None {
         return;
@@ -564,13 +610,13 @@ fn conclude(findings: Vec<anyhow::Error>) -> Result<()> {
 }
 
 /// Lets the machine finish what was typed ahead; an application that never rests is not waited for long.
-fn wait_for_rest() {
+fn wait_for_rest(cpus: u32) {
     const LOOK_MS: u64 = 100;
     const AT_MOST: u32 = 20;
     for _ in 0..AT_MOST {
         let before = idle_ns();
         clock::sleep_ms(LOOK_MS);
-        if idle_ns() - before >= LOOK_MS * clock::MS * 9 / 10 {
+        if idle_ns() - before >= u64::from(cpus) * LOOK_MS * clock::MS * 9 / 10 {
             return;
         }
     }
@@ -605,8 +651,26 @@ fn set_realtime(tid: i32, priority: u32) -> Result<()> {
 fn xterm(id: &str, run: &str, geometry: &str) -> Vec<String> {
     // The cursor looks the same with and without focus, so that a moving pointer redraws nothing.
     let words = [
-        "xterm", "-title", id, "-geometry", geometry, "-ah", "-fn", "fixed", "-b", "2", "-xrm", "*pointerMode: 0",
-        "-xrm", "*cursorBlink: false", "-xrm", "*allowTitleOps: false", "-e", "sh", "-c", run,
+        "xterm",
+        "-title",
+        id,
+        "-geometry",
+        geometry,
+        "-ah",
+        "-fn",
+        "fixed",
+        "-b",
+        "2",
+        "-xrm",
+        "*pointerMode: 0",
+        "-xrm",
+        "*cursorBlink: false",
+        "-xrm",
+        "*allowTitleOps: false",
+        "-e",
+        "sh",
+        "-c",
+        run,
     ];
     words.iter().map(|&word| word.to_owned()).collect()
 }
@@ -625,8 +689,27 @@ fn mplayer(id: &str, clip: &str, commands: &Path, x: u32, y: u32) -> Result<Vec<
     let place = format!("{x}:{y}");
     let file = file.display().to_string();
     let words = [
-        "mplayer", "-noconfig", "all", "-slave", "-input", &input, "-nolirc", "-nojoystick", "-noconsolecontrols", "-vo",
-        "x11", "-ao", "alsa", "-framedrop", "-osdlevel", "0", "-geometry", &place, "-title", id, &file,
+        "mplayer",
+        "-noconfig",
+        "all",
+        "-slave",
+        "-input",
+        &input,
+        "-nolirc",
+        "-nojoystick",
+        "-noconsolecontrols",
+        "-vo",
+        "x11",
+        "-ao",
+        "alsa",
+        "-framedrop",
+        "-osdlevel",
+        "0",
+        "-geometry",
+        &place,
+        "-title",
+        id,
+        &file,
     ];
     Ok(words.iter().map(|&word| word.to_owned()).collect())
 }

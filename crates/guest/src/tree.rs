@@ -95,7 +95,10 @@ static unsigned long step_{f}(const unsigned char *data, unsigned long size, uns
             entries = 16 + f
         );
     }
-    let _ = write!(text, "\nunsigned long unit_{n:03}(const unsigned char *data, unsigned long size)\n{{\n\tunsigned long sum = {n};\n\n");
+    let _ = write!(
+        text,
+        "\nunsigned long unit_{n:03}(const unsigned char *data, unsigned long size)\n{{\n\tunsigned long sum = {n};\n\n"
+    );
     for f in 0..FUNCTIONS {
         let _ = writeln!(text, "\tsum = step_{f}(data, size, sum);");
     }

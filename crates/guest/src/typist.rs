@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::{
-    clock::{self, MS, SECOND, now_ns, sleep_until},
+    clock::{self, Deadline, MS, SECOND, now_ns, sleep_until},
     keyboard::{Hands, key_for},
     meter::{Wait, Window},
 };
@@ -29,10 +29,13 @@ use crate::{
 const KEY_GAP_NS: u64 = 25 * MS;
 /// Time for which a key is held.
 const HOLD_NS: u64 = 12 * MS;
-/// When work was done late, the next stroke leaves this much time for its output to be shown.
-const SHOW_NS: u64 = SECOND;
+/// When work was done late, the next stroke leaves this much time for its output to be shown: terminal,
+/// kernel worker and display server may each wait long for the CPU.
+const SHOW_NS: u64 = 2500 * MS;
 /// A stroke whose work is not done after this time counts as unanswered.
 const PATIENCE_NS: u64 = 40 * SECOND;
+/// Time for a prelude's work, in seconds of a busy CPU.
+const PRELUDE_LIMIT_S: u64 = 3;
 /// Unanswered strokes after which a typist gives up.
 const GIVE_UP_AFTER: u32 = 2;
 
@@ -52,8 +55,8 @@ pub struct Press {
 pub struct Log {
     /// All presses, in order.
     pub presses: Vec<Press>,
-    /// By typist and stroke: its work was done.
-    pub answered: BTreeMap<(usize, u32), bool>,
+    /// By typist and stroke, when its work was done; nothing where that is not awaited.
+    pub answered: BTreeMap<(usize, u32), Option<u64>>,
     /// Strokes whose work was not done in time.
     pub unanswered: u32,
 }
@@ -62,14 +65,19 @@ impl Log {
     /// For each measured press of one typist, when it was and until when an answer counts: the next
     /// press in that window, or the end. Strokes whose work was cut short by the end are left out.
     pub fn waits(&self, typist: usize, times: &[u64], end_ns: u64) -> Vec<Wait> {
-        let own: Vec<(Press, u64)> =
-            self.presses.iter().copied().zip(times.iter().copied()).filter(|(press, _)| press.typist == typist).collect();
+        let own: Vec<(Press, u64)> = self
+            .presses
+            .iter()
+            .copied()
+            .zip(times.iter().copied())
+            .filter(|(press, _)| press.typist == typist)
+            .collect();
         let mut waits = Vec::new();
         for (at, (press, from_ns)) in own.iter().enumerate() {
-            let complete = self.answered.get(&(typist, press.stroke)).copied().unwrap_or(false);
-            if press.measured && complete {
+            let Some(&done_ns) = self.answered.get(&(typist, press.stroke)) else { continue };
+            if press.measured {
                 let until_ns = own.get(at + 1).map_or(end_ns, |(_, next)| *next);
-                waits.push(Wait { from_ns: *from_ns, until_ns });
+                waits.push(Wait { from_ns: *from_ns, until_ns, done_ns });
             }
         }
         waits
@@ -144,8 +152,13 @@ impl Crew {
         let actors: Vec<Actor> = typists.iter().zip(windows).map(|(spec, window)| Actor::new(spec, *window)).collect();
         for path in actors.iter().filter_map(|actor| actor.waits_for.as_deref()) {
             // It must be there to be watched.
-            File::options().append(true).create(true).open(path).with_context(|| format!("create {}", path.display()))?;
-            inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY).with_context(|| format!("watch {}", path.display()))?;
+            File::options()
+                .append(true)
+                .create(true)
+                .open(path)
+                .with_context(|| format!("create {}", path.display()))?;
+            inotify::add_watch(&watch, path, inotify::WatchFlags::MODIFY)
+                .with_context(|| format!("watch {}", path.display()))?;
         }
         let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC).context("make a timer")?;
         let preludes = typists.iter().map(|spec| spec.prelude.clone()).collect();
@@ -156,15 +169,29 @@ impl Crew {
     pub fn type_preludes(&mut self) -> Result<()> {
         for typist in (0..self.actors.len()).rev() {
             let prelude: Vec<char> = self.preludes[typist].chars().collect();
+            let size = self.actors[typist].waits_for.as_deref().map(size_of);
             self.move_to(typist)?;
             sleep_until(now_ns() + 2 * KEY_GAP_NS);
             let mut at_ns = now_ns();
-            for character in prelude {
-                self.strike(character, at_ns, false)?;
+            for character in &prelude {
+                self.strike(*character, at_ns)?;
                 at_ns += KEY_GAP_NS;
+            }
+            if let Some(size) = size.filter(|_| !prelude.is_empty()) {
+                self.wait_for_prelude(typist, size);
             }
         }
         Ok(())
+    }
+
+    /// A prelude that does the strokes' work once, to have it all in memory, must be over before the
+    /// first stroke, or its end would pass for that stroke's.
+    fn wait_for_prelude(&self, typist: usize, size: u64) {
+        let Some(path) = self.actors[typist].waits_for.as_deref() else { return };
+        let deadline = Deadline::after_s(PRELUDE_LIMIT_S);
+        while size_of(path) <= size && !deadline.has_passed() {
+            clock::sleep_ms(20);
+        }
     }
 
     /// Types from `begin_ns` until everybody is done, at the latest until `end_ns`.
@@ -176,7 +203,8 @@ impl Crew {
             let now = now_ns();
             self.note_done_work(now);
             let next = self.next_actor();
-            let expiry = self.actors.iter().filter_map(|actor| actor.awaiting).map(|(since, _)| since + PATIENCE_NS).min();
+            let expiry =
+                self.actors.iter().filter_map(|actor| actor.awaiting).map(|(since, _)| since + PATIENCE_NS).min();
             let wake_ns = match (next, expiry) {
                 (None, None) => break,
                 (None, Some(at)) => at,
@@ -203,15 +231,23 @@ impl Crew {
     /// Who strikes next, and when the pointer has to move for it.
     fn next_actor(&self) -> Option<(usize, u64)> {
         let ready = self.actors.iter().enumerate().filter(|(_, actor)| actor.is_ready());
-        ready.map(|(typist, actor)| (typist, self.aligned(typist).saturating_sub(actor.lead_ns()))).min_by_key(|(_, at)| *at)
+        ready
+            .map(|(typist, actor)| (typist, self.aligned(typist).saturating_sub(actor.lead_ns())))
+            .min_by_key(|(_, at)| *at)
     }
 
     /// When a typist's stroke falls due: with a quicker typist at the same keyboard, midway between
     /// two of that one's strokes, so that neither disturbs the other's rhythm.
     fn aligned(&self, typist: usize) -> u64 {
         let actor = &self.actors[typist];
-        let quickest = self.actors.iter().enumerate().filter(|(_, other)| other.has_more()).min_by_key(|(_, other)| other.every_ns);
-        let Some((_, quickest)) = quickest.filter(|(index, other)| *index != typist && other.every_ns < actor.every_ns) else {
+        let quickest = self
+            .actors
+            .iter()
+            .enumerate()
+            .filter(|(_, other)| other.has_more())
+            .min_by_key(|(_, other)| other.every_ns);
+        let Some((_, quickest)) = quickest.filter(|(index, other)| *index != typist && other.every_ns < actor.every_ns)
+        else {
             return actor.due_ns;
         };
         let period = quickest.every_ns;
@@ -228,7 +264,7 @@ impl Crew {
                 actor.awaiting = None;
                 let shown = now + SHOW_NS;
                 actor.due_ns = if actor.has_more() { actor.due_ns.max(shown + actor.lead_ns()) } else { shown };
-                self.log.answered.insert((typist, stroke), true);
+                self.log.answered.insert((typist, stroke), Some(now));
                 actor.gave_up = 0;
             } else if now >= since + PATIENCE_NS {
                 actor.awaiting = None;
@@ -254,7 +290,7 @@ impl Crew {
             at_ns += KEY_GAP_NS;
             let measured = place + 1 == keys.len();
             self.log.presses.push(Press { typist, stroke: number, measured });
-            self.strike(*character, at_ns, measured)?;
+            self.strike(*character, at_ns)?;
         }
         let actor = &mut self.actors[typist];
         actor.typed += 1;
@@ -262,13 +298,13 @@ impl Crew {
         match size {
             Some(size) => actor.awaiting = Some((at_ns, size)),
             None => {
-                self.log.answered.insert((typist, number), true);
+                self.log.answered.insert((typist, number), None);
             }
         }
         Ok(())
     }
 
-    fn strike(&mut self, character: char, at_ns: u64, _measured: bool) -> Result<()> {
+    fn strike(&mut self, character: char, at_ns: u64) -> Result<()> {
         let Some((code, shift)) = key_for(character) else { bail!("{character:?} is not on the keyboard") };
         if shift {
             sleep_until(at_ns.saturating_sub(HOLD_NS / 2));
@@ -321,12 +357,19 @@ mod tests {
     #[test]
     fn a_stroke_waits_until_the_next_press_in_its_own_window() {
         let log = Log {
-            presses: vec![press(0, 0, true), press(1, 0, false), press(1, 0, true), press(0, 1, true), press(1, 1, true)],
-            answered: BTreeMap::from([((0, 0), true), ((0, 1), true), ((1, 0), true)]),
+            presses: vec![
+                press(0, 0, true),
+                press(1, 0, false),
+                press(1, 0, true),
+                press(0, 1, true),
+                press(1, 1, true),
+            ],
+            answered: BTreeMap::from([((0, 0), None), ((0, 1), None), ((1, 0), Some(35))]),
             unanswered: 0,
         };
         let times = [10, 20, 30, 40, 50];
-        assert_eq!(log.waits(0, &times, 99), [Wait { from_ns: 10, until_ns: 40 }, Wait { from_ns: 40, until_ns: 99 }]);
-        assert_eq!(log.waits(1, &times, 99), [Wait { from_ns: 30, until_ns: 50 }], "stroke 1 was cut off");
+        let wait = |from_ns, until_ns, done_ns| Wait { from_ns, until_ns, done_ns };
+        assert_eq!(log.waits(0, &times, 99), [wait(10, 40, None), wait(40, 99, None)]);
+        assert_eq!(log.waits(1, &times, 99), [wait(30, 50, Some(35))], "stroke 1 was cut off");
     }
 }

@@ -119,6 +119,7 @@ fn clip_key(scenario: &Scenario, clip: &str) -> String {
 /// # Errors
 /// When images cannot be built, or the user interrupts. What goes wrong in a machine is in its outcome.
 pub fn run(layout: &Layout, store: &Store, plan: &Plan, interrupt: &Interrupt, verbose: bool) -> Result<Vec<Report>> {
+    vm::sweep();
     let scenarios: Vec<&Scenario> = plan.runs.iter().map(|run| &run.job.scenario).collect();
     let kernels: Vec<Wanted> = plan.runs.iter().map(|run| run.kernel.clone()).collect();
     let images = Images::build(layout, store, &scenarios, &kernels, false)?;

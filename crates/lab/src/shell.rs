@@ -1,6 +1,6 @@
 //! An interactive machine.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use appease_scenario::Mode;
@@ -14,6 +14,9 @@ use crate::{
     store::Store,
     vm::{self, Accelerator, Console, Qemu, Spec},
 };
+
+/// How often the machine is looked at.
+const TICK: Duration = Duration::from_millis(100);
 
 /// Opens a shell on our terminal and waits for the machine's end.
 ///
@@ -40,7 +43,15 @@ pub fn shell(layout: &Layout, store: &Store, args: &ShellArgs) -> Result<()> {
     store.steps().note("starting the machine: Ctrl-A x ends it, Ctrl-A h helps");
     let mut command = guarded("qemu-system-x86_64", "KILL");
     command.args(vm::arguments(&spec));
-    let status = Qemu::start_in_foreground(command)?.wait()?;
+    let mut qemu = Qemu::start_in_foreground(command)?;
+    let status = loop {
+        // The terminal's Ctrl-C goes to the guest; a signal from elsewhere ends us both.
+        store.interrupt().check()?;
+        if let Some(status) = qemu.exited()? {
+            break status;
+        }
+        std::thread::sleep(TICK);
+    };
     if !status.success() {
         bail!("qemu-system-x86_64 ended with {status}");
     }

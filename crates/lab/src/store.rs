@@ -50,6 +50,12 @@ impl Store {
         &self.steps
     }
 
+    /// Whether the user wants to stop.
+    #[must_use]
+    pub fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
     /// The directory of the thing `kind` made by `recipe`, if it is there.
     #[must_use]
     pub fn find(&self, kind: &str, recipe: &str) -> Option<PathBuf> {

@@ -80,6 +80,12 @@ pub struct Missing {
     pub waits_for_module: Option<String>,
 }
 
+impl From<appease_bpf::MissingHook> for Missing {
+    fn from(hook: appease_bpf::MissingHook) -> Self {
+        Self { hook: hook.function.into(), lost: hook.lost.into(), waits_for_module: hook.module.map(Into::into) }
+    }
+}
+
 /// A counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
 pub struct Counter {

@@ -195,8 +195,10 @@ impl Setting {
     }
 }
 
+/// Fails rather than hangs.
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async { time::timeout(Duration::from_secs(30), future).await.expect("done in time") })
 }
 
 #[test]

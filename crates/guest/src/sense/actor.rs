@@ -14,8 +14,8 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fs::{Mode, OFlags},
     io::{Errno, read, write},
-    pipe::{SpliceFlags, splice},
     net::{RecvFlags, SendFlags, SocketAddrV4, recv, sendto},
+    pipe::{SpliceFlags, splice},
     process::{Signal, set_parent_process_death_signal},
     time::{ClockId, clock_gettime},
 };
@@ -75,7 +75,8 @@ pub fn run(dir: &str, name: &str) -> Result<()> {
     let dir = Path::new(dir);
     let mut orders = Lines::of(&orders_path(dir, name))?;
     let path = answers_path(dir, name);
-    let mut answers = OpenOptions::new().append(true).open(&path).with_context(|| format!("open {}", path.display()))?;
+    let mut answers =
+        OpenOptions::new().append(true).open(&path).with_context(|| format!("open {}", path.display()))?;
     let mut actor = Actor { dir: dir.to_owned(), channel: None, children: Vec::new() };
     loop {
         let Some(line) = orders.next()? else {
@@ -110,7 +111,8 @@ impl Actor {
             Order::Open { path, nonblocking } => {
                 let flags = OFlags::RDONLY | OFlags::NOCTTY | OFlags::CLOEXEC;
                 let flags = if *nonblocking { flags | OFlags::NONBLOCK } else { flags };
-                self.channel = Some(rustix::fs::open(path, flags, Mode::empty()).with_context(|| format!("open {path}"))?);
+                self.channel =
+                    Some(rustix::fs::open(path, flags, Mode::empty()).with_context(|| format!("open {path}"))?);
                 Ok(0)
             }
             Order::Read(end) => read_once(self.end(*end)?),

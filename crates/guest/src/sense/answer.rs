@@ -150,7 +150,8 @@ pub fn why(pid: u32) -> Result<Found> {
 /// Hooks that wait for one of these modules.
 pub fn waiting_hooks(modules: &[&str]) -> Result<Vec<String>> {
     let status = ask(&["status", "--json"])?;
-    let missing = status["missing"].as_array().with_context(|| format!("appease status --json has no missing: {status}"))?;
+    let missing =
+        status["missing"].as_array().with_context(|| format!("appease status --json has no missing: {status}"))?;
     let waits = missing.iter().filter(|hook| hook["waits_for_module"].as_str().is_some_and(|m| modules.contains(&m)));
     Ok(waits.filter_map(|hook| hook["hook"].as_str().map(str::to_owned)).collect())
 }
@@ -158,7 +159,8 @@ pub fn waiting_hooks(modules: &[&str]) -> Result<Vec<String>> {
 /// Hooks that are missing for good, and what that costs.
 pub fn missing_hooks() -> Result<Vec<String>> {
     let status = ask(&["status", "--json"])?;
-    let missing = status["missing"].as_array().with_context(|| format!("appease status --json has no missing: {status}"))?;
+    let missing =
+        status["missing"].as_array().with_context(|| format!("appease status --json has no missing: {status}"))?;
     Ok(missing
         .iter()
         .map(|hook| format!("{} ({})", hook["hook"].as_str().unwrap_or("?"), hook["lost"].as_str().unwrap_or("?")))

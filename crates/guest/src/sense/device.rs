@@ -97,7 +97,8 @@ fn build(shape: Shape) -> std::io::Result<VirtualDevice> {
             builder.name("checks' keyboard").with_keys(&all)?.build()
         }
         Shape::Mouse => {
-            let axes: AttributeSet<RelativeAxisCode> = [RelativeAxisCode::REL_X, RelativeAxisCode::REL_Y].into_iter().collect();
+            let axes: AttributeSet<RelativeAxisCode> =
+                [RelativeAxisCode::REL_X, RelativeAxisCode::REL_Y].into_iter().collect();
             let buttons = keys(&[KeyCode::BTN_LEFT, KeyCode::BTN_RIGHT]);
             builder.name("checks' mouse").with_keys(&buttons)?.with_relative_axes(&axes)?.build()
         }

@@ -82,7 +82,9 @@ impl Kind {
     pub fn object(self) -> &'static str {
         match self {
             Self::UnixStream | Self::UnixDatagram | Self::UnixPackets => "unix",
-            Self::Tcp | Self::Tcp6 | Self::TcpMapped | Self::Udp | Self::Udp6 | Self::UdpServer | Self::UdpAnswer => "inet",
+            Self::Tcp | Self::Tcp6 | Self::TcpMapped | Self::Udp | Self::Udp6 | Self::UdpServer | Self::UdpAnswer => {
+                "inet"
+            }
             Self::Pipe | Self::Fifo => "pipe",
             Self::PtyInput | Self::PtyOutput => "pty",
             Self::Eventfd => "eventfd",
@@ -126,7 +128,11 @@ impl FromStr for Kind {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        Self::ALL.iter().copied().find(|kind| kind.to_string() == text).with_context(|| format!("no such object: {text}"))
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|kind| kind.to_string() == text)
+            .with_context(|| format!("no such object: {text}"))
     }
 }
 
@@ -233,7 +239,11 @@ fn pty() -> Result<(OwnedFd, OwnedFd)> {
     grantpt(&master)?;
     unlockpt(&master)?;
     let path = ptsname(&master, Vec::new())?;
-    let slave = rustix::fs::open(path, rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC, Mode::empty())?;
+    let slave = rustix::fs::open(
+        path,
+        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
     Ok((master, slave))
 }
 

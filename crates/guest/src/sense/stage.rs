@@ -153,7 +153,8 @@ impl Actor {
     /// Has it begin with something.
     pub fn tell(&mut self, order: &Order) -> Result<()> {
         let path = actor::orders_path(&self.dir, &self.name);
-        let mut file = OpenOptions::new().append(true).open(&path).with_context(|| format!("open {}", path.display()))?;
+        let mut file =
+            OpenOptions::new().append(true).open(&path).with_context(|| format!("open {}", path.display()))?;
         file.write_all(format!("{order}\n").as_bytes()).with_context(|| format!("write to {}", path.display()))
     }
 

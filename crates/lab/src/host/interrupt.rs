@@ -7,6 +7,15 @@ use std::sync::{
 
 use anyhow::{Context, Result, bail};
 
+/// Set by the signal handler, which there is only one of in a process.
+static SIGNALLED: AtomicBool = AtomicBool::new(false);
+
+/// Whether a signal asked this process to stop.
+#[must_use]
+pub fn signalled() -> bool {
+    SIGNALLED.load(Ordering::SeqCst)
+}
+
 /// Set once the user wants to stop. Clones share the flag.
 #[derive(Debug, Clone, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
@@ -21,6 +30,7 @@ impl Interrupt {
         let interrupt = Self::default();
         let flag = interrupt.clone();
         ctrlc::set_handler(move || {
+            SIGNALLED.store(true, Ordering::SeqCst);
             if flag.0.swap(true, Ordering::SeqCst) {
                 std::process::exit(130);
             }

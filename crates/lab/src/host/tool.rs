@@ -6,11 +6,13 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 
-use super::progress::Step;
+use super::{interrupt::signalled, progress::Step};
 
 /// Lines of a failed program's error output that are shown.
 const SHOWN_LINES: usize = 12;
@@ -82,7 +84,10 @@ impl Tool {
             .with_context(|| format!("cannot {}: start {:?}", self.purpose, self.command.get_program()))?;
         let errors = child.stderr.take();
         let output = child.stdout.take();
+        let pid = child.id();
+        let ended = AtomicBool::new(false);
         let (text, last) = std::thread::scope(|scope| {
+            let watch = scope.spawn(|| stop_when_signalled(pid, &ended));
             let text = scope.spawn(move || {
                 let mut text = String::new();
                 let read = output.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));
@@ -99,7 +104,10 @@ impl Tool {
                 }
                 last.push_back(line);
             }
-            (text.join(), last)
+            let text = text.join();
+            ended.store(true, Ordering::SeqCst);
+            watch.thread().unpark();
+            (text, last)
         });
         let status = child.wait().with_context(|| format!("cannot {}", self.purpose))?;
         if !status.success() {
@@ -118,6 +126,17 @@ impl Tool {
     /// As [`Tool::output`].
     pub fn run(self, step: Option<&Step>) -> Result<()> {
         self.output(step).map(drop)
+    }
+}
+
+/// Asks a program to end when we are asked: a signal that did not come from the terminal reached only us.
+fn stop_when_signalled(pid: u32, ended: &AtomicBool) {
+    while !ended.load(Ordering::SeqCst) {
+        if signalled() {
+            let _ = Command::new("kill").args(["-TERM", &pid.to_string()]).status();
+            return;
+        }
+        std::thread::park_timeout(Duration::from_millis(200));
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result};
 use appease_scenario::{Event, Job, Outcome, Run};
 
-use super::{Console, Disk, Qemu, Spec, arguments, qmp::Qmp, tail};
+use super::{Console, Disk, Qemu, Spec, arguments, qmp::Qmp, tail, workspace};
 use crate::host::{Interrupt, guarded};
 
 /// How often everything is looked at.
@@ -57,8 +57,7 @@ pub fn run(
     interrupt: &Interrupt,
     progress: &dyn Fn(Progress),
 ) -> Result<Run> {
-    // A short path: socket addresses have room for 107 bytes.
-    let dir = tempfile::Builder::new().prefix("appease-lab-").tempdir().context("create a machine's directory")?;
+    let dir = workspace::create()?;
     let file = |name: &str| dir.path().join(name);
     fs::write(file("job"), job_disk(job)?).context("write the job disk")?;
     spec.disks.push(Disk::new("job", &file("job")));

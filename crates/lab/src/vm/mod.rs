@@ -5,8 +5,10 @@ mod console;
 mod machine;
 mod process;
 mod qmp;
+mod workspace;
 
 pub use command::{Accelerator, Console, Disk, MEMORY_MIB, Spec, arguments, kvm_works};
 pub use console::tail;
 pub use machine::{Limits, Progress, run};
 pub use process::Qemu;
+pub use workspace::sweep;

@@ -38,14 +38,6 @@ impl Qemu {
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         self.0.try_wait().context("look after qemu-system-x86_64")
     }
-
-    /// Waits for its end.
-    ///
-    /// # Errors
-    /// When the kernel does not tell.
-    pub fn wait(&mut self) -> Result<ExitStatus> {
-        self.0.wait().context("wait for qemu-system-x86_64")
-    }
 }
 
 impl Drop for Qemu {

@@ -55,7 +55,7 @@ fn expiry(stage: &mut Stage) -> Result<()> {
     round(&mut first, &mut second, &there, &back)?;
     let (of_first, of_second) = (first.why()?, second.why()?);
     stage.verdict("a process further away for as long", same_end(&of_first, &of_second));
-    while clock::now_ns() < opened_ns + ATTENTION_NS * 3 / 4 {
+    while clock::now_ns() < opened_ns + ATTENTION_NS / 2 {
         round(&mut first, &mut second, &there, &back)?;
         clock::sleep_ms(100);
     }

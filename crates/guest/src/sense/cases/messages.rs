@@ -38,7 +38,8 @@ fn message(stage: &mut Stage, kind: Kind) -> Result<()> {
     second.reads()?;
     let way = [(kind.object(), second.pid)];
     stage.verdict("who read it", second.attended(&origin, &way));
-    stage.verdict(if kind.is_pty() { "who only shares the terminal" } else { "who only holds it" }, sharer.unattended());
+    stage
+        .verdict(if kind.is_pty() { "who only shares the terminal" } else { "who only holds it" }, sharer.unattended());
     stage.verdict("who wrote it", first.attended(&origin, &[]));
 
     let before = second.why()?.chain.map(|chain| chain.request);
@@ -48,7 +49,10 @@ fn message(stage: &mut Stage, kind: Kind) -> Result<()> {
     second.done()?;
     stage.verdict("who waited for it", second.attended(&origin, &way));
     let after = second.why()?.chain.map(|chain| chain.request);
-    stage.verdict("is served for the later key", if after > before { Ok(()) } else { Err(anyhow!("{before:?}, then {after:?}")) });
+    stage.verdict(
+        "is served for the later key",
+        if after > before { Ok(()) } else { Err(anyhow!("{before:?}, then {after:?}")) },
+    );
     Ok(())
 }
 

@@ -3,12 +3,7 @@
 use anyhow::{Context, Result, anyhow};
 
 use super::{Case, case};
-use crate::sense::{
-    answer,
-    object::Kind,
-    stage::Stage,
-    wire::Order,
-};
+use crate::sense::{answer, object::Kind, stage::Stage, wire::Order};
 
 /// So many objects that the kernel must use an address again.
 const MANY: u32 = 300;
@@ -68,9 +63,14 @@ fn own_objects(stage: &mut Stage) -> Result<()> {
         first.does(&Order::Own(kind))?;
     }
     let after = first.why()?;
-    let end = |found: &answer::Found| found.current().map(|chain| (chain.request, chain.hops.len(), (chain.opened_ago_ns + chain.left_ns) / 1000));
+    let end = |found: &answer::Found| {
+        found.current().map(|chain| (chain.request, chain.hops.len(), (chain.opened_ago_ns + chain.left_ns) / 1000))
+    };
     let same = end(&before).is_some() && end(&before) == end(&after);
-    stage.verdict("an attended process renews nothing so", if same { Ok(()) } else { Err(anyhow!("{before}; then {after}")) });
+    stage.verdict(
+        "an attended process renews nothing so",
+        if same { Ok(()) } else { Err(anyhow!("{before}; then {after}")) },
+    );
     Ok(())
 }
 
