@@ -30,8 +30,11 @@ const volatile u32 max_hops = APPEASE_MAX_HOPS;
  */
 #define REQUEST_WEIGHT 25
 
-/* A writer's wake-ups count as part of its write for this long: it may be preempted, and it may sleep in a full pipe. */
-#define HANDING_NS 500000ULL
+/*
+ * A writer's wake-ups count as part of its write for this long. There is no hook at the end of a write, for its cost to
+ * those who serve nobody; a wake-up follows within microseconds of the data.
+ */
+#define HANDING_NS 100000ULL
 
 /* Which object a message went through. @a: its address, or both inet addresses mixed; @b: kind, protocol and ports. */
 struct stamp_key {
@@ -44,7 +47,6 @@ struct handing {
 	u64 at_ns;
 	u64 opened_ns;	 /* rank of the loan */
 	u64 request_id;	 /* 0: an input event, only known readers of channels are lent */
-	struct stamp_key via;	 /* stamp that a kernel worker carries on */
 	u32 pid;	 /* by which task; 0: none */
 	u32 pad;
 };

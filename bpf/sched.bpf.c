@@ -134,6 +134,15 @@ static u64 queue_vtime;
  */
 static bool maybe_attended, maybe_idle, maybe_overdue, maybe_other;
 
+/*
+ * With several CPUs the flags say nothing: the insertion happens only after ops.enqueue() has returned, and another CPU
+ * may find the queue empty in between and clear the flag of a queue that then holds a task.
+ */
+static __always_inline bool may_hold(const bool *maybe)
+{
+	return nr_cpus > 1 || *maybe;
+}
+
 static __always_inline void count_sched(u32 which)
 {
 	u64 *counter = bpf_map_lookup_elem(&sched_counters, &which);
@@ -454,7 +463,7 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now)
 
 static __always_inline bool take(u64 dsq, bool *maybe)
 {
-	if (!*maybe)
+	if (!may_hold(maybe))
 		return false;
 	if (scx_bpf_dsq_move_to_local(dsq, 0))
 		return true;
@@ -477,7 +486,7 @@ static __always_inline u64 first_attended_key(void)
 {
 	struct task_struct *first;
 
-	if (!maybe_attended)
+	if (!may_hold(&maybe_attended))
 		return 0;
 	first = __COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED);
 	return first ? first->scx.dsq_vtime : 0;
@@ -504,9 +513,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			judge(prev, bpf_ktime_get_ns(), &standing);
 	}
 
-	if (maybe_attended || standing.attended) {
+	key = first_attended_key();
+	if (key || standing.attended) {
 		if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, other_share_pct) ||
-		    (maybe_overdue && progress_overdue_fits(epoch_ns, cctx->other_ns))) {
+		    (may_hold(&maybe_overdue) && progress_overdue_fits(epoch_ns, cctx->other_ns))) {
 			if (take_other()) {
 				cctx->turn = 1;
 				count_sched(CNT_SHARE_CALLED_IN);
@@ -514,17 +524,14 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			}
 		}
 		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
-		if (standing.attended) {
-			key = first_attended_key();
-			if (!key || !unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS)) {
-				scx_bpf_task_set_slice(prev, slice_ns);
-				return;
-			}
+		if (standing.attended && (!key || !unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS))) {
+			scx_bpf_task_set_slice(prev, slice_ns);
+			return;
 		}
 		if (take(DSQ_ATTENDED, &maybe_attended))
 			return;
 	}
-	if (tctx && tctx->lane == APPEASE_LANE_OTHER && !maybe_overdue && maybe_other) {
+	if (tctx && tctx->lane == APPEASE_LANE_OTHER && !maybe_overdue && may_hold(&maybe_other)) {
 		struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
 
 		if (first && policy_before(tctx->vtime, first->scx.dsq_vtime)) {
@@ -619,9 +626,9 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
 
-	if (maybe_other)
+	if (may_hold(&maybe_other))
 		scan(DSQ_OTHER, now);
-	if (maybe_idle)
+	if (may_hold(&maybe_idle))
 		scan(DSQ_IDLE, now);
 	bpf_timer_start(timer, SCAN_NS, 0);
 	return 0;

@@ -26,7 +26,10 @@ char _license[] SEC("license") = "GPL";
 #define AF_UNIX 1
 #define AF_INET 2
 #define AF_INET6 10
-#define TTY_DRIVER_TYPE_PTY 4
+#define PTY_MAJOR_FIRST 128
+#define PTY_MAJOR_LAST 143
+#define BSD_PTY_MAJOR_FIRST 2
+#define BSD_PTY_MAJOR_LAST 3
 #define SNDRV_PCM_STREAM_PLAYBACK 0
 #define SNDRV_PCM_STATE_PREPARED 2
 #define SNDRV_PCM_STATE_RUNNING 3
@@ -43,6 +46,19 @@ struct {
 	__type(key, struct stamp_key);
 	__type(value, struct appease_attention);
 } stamps SEC(".maps");
+
+/* What a task is in the middle of. Of the task, not of the CPU: it may be preempted, by another kernel worker for one. */
+struct doing {
+	struct stamp_key via;	/* stamp that a kernel worker carries on; .b is 0: none */
+	u64 sending;		/* it sends a datagram for a customer */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct doing);
+} doings SEC(".maps");
 
 /* Too large for the stack. */
 struct {
@@ -68,6 +84,21 @@ static __always_inline struct appease_process *current_process(void)
 	return process;
 }
 
+static __always_inline struct doing *try_current_doing(void)
+{
+	return bpf_task_storage_get(&doings, bpf_get_current_task_btf(), 0, 0);
+}
+
+static __always_inline struct doing *current_doing(void)
+{
+	struct doing *doing;
+
+	doing = bpf_task_storage_get(&doings, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!doing)
+		count(APPEASE_CNT_STORAGE_FAILED);
+	return doing;
+}
+
 static __always_inline u32 current_tgid(void)
 {
 	return bpf_get_current_pid_tgid() >> 32;
@@ -84,7 +115,7 @@ static __always_inline void arm(u64 now)
 }
 
 /* Says that wake-ups by the current task on this CPU hand on a request, or an input event if @request_id is 0. */
-static __always_inline void begin_handing(u64 request_id, u64 opened_ns, const struct stamp_key *via, u64 now)
+static __always_inline void begin_handing(u64 request_id, u64 opened_ns, u64 now)
 {
 	struct handing *handing = this_handing();
 
@@ -93,10 +124,6 @@ static __always_inline void begin_handing(u64 request_id, u64 opened_ns, const s
 	handing->at_ns = now;
 	handing->opened_ns = opened_ns;
 	handing->request_id = request_id;
-	if (via)
-		handing->via = *via;
-	else
-		handing->via.a = handing->via.b = 0;
 	handing->pid = bpf_get_current_pid_tgid();
 }
 
@@ -214,17 +241,17 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 	u64 now = bpf_ktime_get_ns();
 	struct appease_process *process = try_current_process();
 	struct appease_request *request = try_spoken_for(process, now);
-	struct handing *handing;
+	struct doing *doing;
 
 	if (request) {
 		leave_stamp(key, &process->attention, object, now);
-		begin_handing(request->id, request->opened_ns, NULL, now);
+		begin_handing(request->id, request->opened_ns, now);
 		return;
 	}
 	/* A kernel worker that carries a stamp, such as a terminal's echo. */
-	handing = this_handing();
-	if (handing && handing->via.b && handing->pid == (u32)bpf_get_current_pid_tgid()) {
-		struct appease_attention *carried = bpf_map_lookup_elem(&stamps, &handing->via);
+	doing = try_current_doing();
+	if (doing && doing->via.b) {
+		struct appease_attention *carried = bpf_map_lookup_elem(&stamps, &doing->via);
 
 		if (carried) {
 			leave_stamp(key, carried, object, now);
@@ -301,7 +328,7 @@ static __always_inline void input_device_event(void)
 
 	/* Its reader may have had no customer for hours: the wake-up must be looked at. */
 	arm(now);
-	begin_handing(0, now, NULL, now);
+	begin_handing(0, now, now);
 }
 
 SEC("fentry/evdev_events")
@@ -391,8 +418,7 @@ static __always_inline void note_playback(struct snd_pcm_substream *substream)
 	state = BPF_CORE_READ(runtime, state);
 	if (state != SNDRV_PCM_STATE_RUNNING && state != SNDRV_PCM_STATE_PREPARED && state != SNDRV_PCM_STATE_DRAINING)
 		return;
-	/* 116 is the major number of ALSA; the minor that matters to people is that of card and device. */
-	open_request(APPEASE_CHANNEL_AUDIO, 116 << MINOR_BITS | BPF_CORE_READ(substream, pcm, device), AUDIO_PERIOD_NS);
+	open_request(APPEASE_CHANNEL_AUDIO, BPF_CORE_READ(substream, pstr, dev, devt), AUDIO_PERIOD_NS);
 }
 
 SEC("fexit/snd_pcm_common_ioctl")
@@ -415,7 +441,11 @@ int appease_sound_transfer(void *ctx)
 
 static __always_inline bool is_pty(struct tty_struct *tty)
 {
-	return BPF_CORE_READ(tty, driver, type) == TTY_DRIVER_TYPE_PTY;
+	s32 major = BPF_CORE_READ(tty, driver, major);
+
+	/* Not by the driver's type: its numbers changed when it became an enum (6.14). */
+	return (major >= PTY_MAJOR_FIRST && major <= PTY_MAJOR_LAST) ||
+	       (major >= BSD_PTY_MAJOR_FIRST && major <= BSD_PTY_MAJOR_LAST);
 }
 
 SEC("fexit/n_tty_read")
@@ -473,14 +503,23 @@ int appease_tty_deliver(void *ctx)
 		return 0;
 	now = bpf_ktime_get_ns();
 	request = try_lookup_request(stamp, now);
-	if (request)
-		begin_handing(request->id, request->opened_ns, &key, now);
+	if (request) {
+		struct doing *doing = current_doing();
+
+		if (doing)
+			doing->via = key;
+		begin_handing(request->id, request->opened_ns, now);
+	}
 	return 0;
 }
 
 SEC("fexit/n_tty_receive_buf2")
 int appease_tty_deliver_end(void *ctx)
 {
+	struct doing *doing = is_armed() ? try_current_doing() : NULL;
+
+	if (doing)
+		doing->via.b = 0;
 	end_handing();
 	return 0;
 }
@@ -518,6 +557,19 @@ int appease_pipe_read(void *ctx)
 	return 0;
 }
 
+/* The next pipe at this address may be filled by other means than a write. */
+SEC("fentry/free_pipe_info")
+int appease_pipe_free(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key((void *)argument(ctx, 0), APPEASE_OBJECT_PIPE);
+	bpf_map_delete_elem(&stamps, &key);
+	return 0;
+}
+
 /* Event counters */
 
 SEC("fentry/eventfd_write")
@@ -529,6 +581,19 @@ int appease_eventfd_write(void *ctx)
 		return 0;
 	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 0), private_data), APPEASE_OBJECT_EVENTFD);
 	note_write(&key, APPEASE_OBJECT_EVENTFD);
+	return 0;
+}
+
+/* The next counter at this address may have something to read from the start. */
+SEC("fentry/eventfd_release")
+int appease_eventfd_release(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 1), private_data), APPEASE_OBJECT_EVENTFD);
+	bpf_map_delete_elem(&stamps, &key);
 	return 0;
 }
 
@@ -558,6 +623,12 @@ static __always_inline u64 address6(const struct in6_addr *address)
 	return mix(mix(0, *(u64 *)&address->in6_u.u6_addr8[0]), *(u64 *)&address->in6_u.u6_addr8[8]);
 }
 
+static __always_inline bool is_mapped(const struct in6_addr *address)
+{
+	return !address->in6_u.u6_addr32[0] && !address->in6_u.u6_addr32[1] &&
+	       address->in6_u.u6_addr32[2] == bpf_htonl(0xffff);
+}
+
 /*
  * Key of the direction of an inet connection: from @sk's local end to the far one if @outgoing, else towards @sk. Both
  * ends of a connection inside this machine so agree on it.
@@ -571,7 +642,8 @@ static __always_inline struct stamp_key inet_key(struct sock *sk, u32 protocol, 
 	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
 	near_port = common.skc_num;
 	far_port = bpf_ntohs(common.skc_dport);
-	if (common.skc_family == AF_INET6) {
+	/* IPv4 by way of a socket of IPv6: the far end may be a plain one. */
+	if (common.skc_family == AF_INET6 && !is_mapped(&common.skc_v6_daddr)) {
 		local = address6(&common.skc_v6_rcv_saddr);
 		remote = address6(&common.skc_v6_daddr);
 	} else {
@@ -585,13 +657,12 @@ static __always_inline struct stamp_key inet_key(struct sock *sk, u32 protocol, 
 	};
 }
 
-/* Whether the current task is in the middle of sending for a customer. */
-static __always_inline bool is_handing_on(u64 now)
+/* Whether the current task is in the middle of sending a datagram. */
+static __always_inline bool is_sending(void)
 {
-	struct handing *handing = this_handing();
+	struct doing *doing = try_current_doing();
 
-	return handing && handing->request_id && handing->pid == (u32)bpf_get_current_pid_tgid() &&
-	       now - handing->at_ns < HANDING_NS;
+	return doing && doing->sending;
 }
 
 /* Data that a TCP peer inside this machine stamped arrives: who waits for it is lent a turn. */
@@ -607,7 +678,7 @@ static __always_inline void deliver_tcp(struct sock *sk)
 	now = bpf_ktime_get_ns();
 	request = try_lookup_request(stamp, now);
 	if (request)
-		begin_handing(request->id, request->opened_ns, NULL, now);
+		begin_handing(request->id, request->opened_ns, now);
 }
 
 /*
@@ -618,7 +689,7 @@ static __always_inline void deliver_udp(struct sock *sk)
 {
 	struct stamp_key key = object_key(sk, APPEASE_OBJECT_INET);
 
-	if (is_handing_on(bpf_ktime_get_ns()))
+	if (is_sending())
 		note_write(&key, APPEASE_OBJECT_INET);
 	else
 		bpf_map_delete_elem(&stamps, &key);
@@ -665,15 +736,24 @@ int appease_tcp_send(void *ctx)
 
 static __always_inline void note_udp_send(void)
 {
-	struct appease_request *request;
-	u64 now;
+	struct doing *doing;
+
+	if (!is_armed() || !try_spoken_for(try_current_process(), bpf_ktime_get_ns()))
+		return;
+	doing = current_doing();
+	if (doing)
+		doing->sending = 1;
+}
+
+static __always_inline void note_udp_sent(void)
+{
+	struct doing *doing;
 
 	if (!is_armed())
 		return;
-	now = bpf_ktime_get_ns();
-	request = try_spoken_for(try_current_process(), now);
-	if (request)
-		begin_handing(request->id, request->opened_ns, NULL, now);
+	doing = try_current_doing();
+	if (doing)
+		doing->sending = 0;
 }
 
 SEC("fentry/udp_sendmsg")
@@ -683,10 +763,24 @@ int appease_udp_send(void *ctx)
 	return 0;
 }
 
+SEC("fexit/udp_sendmsg")
+int appease_udp_sent(void *ctx)
+{
+	note_udp_sent();
+	return 0;
+}
+
 SEC("fentry/udpv6_sendmsg")
 int appease_udp6_send(void *ctx)
 {
 	note_udp_send();
+	return 0;
+}
+
+SEC("fexit/udpv6_sendmsg")
+int appease_udp6_sent(void *ctx)
+{
+	note_udp_sent();
 	return 0;
 }
 
@@ -743,6 +837,14 @@ static __always_inline void note_unix_receive(void *ctx)
 
 SEC("fexit/unix_stream_recvmsg")
 int appease_unix_stream_receive(void *ctx)
+{
+	note_unix_receive(ctx);
+	return 0;
+}
+
+/* The compiler may have made it independent of the one for datagrams; to read a message twice does no harm. */
+SEC("fexit/unix_seqpacket_recvmsg")
+int appease_unix_packet_receive(void *ctx)
 {
 	note_unix_receive(ctx);
 	return 0;

@@ -95,16 +95,21 @@ const HOOKS: &[Hook] = &[
     hook("appease_tty_deliver_end", "n_tty_receive_buf2", None, "prompt wake-up behind terminals"),
     hook("appease_pipe_write", "anon_pipe_write", None, "what is behind pipes and FIFOs"),
     hook("appease_pipe_read", "anon_pipe_read", None, "what is behind pipes and FIFOs"),
+    hook("appease_pipe_free", "free_pipe_info", None, "that a pipe's next owner starts afresh"),
+    hook("appease_eventfd_release", "eventfd_release", None, "that an event counter's next owner starts afresh"),
     hook("appease_eventfd_write", "eventfd_write", None, "what is behind event counters"),
     hook("appease_eventfd_read", "eventfd_read", None, "what is behind event counters"),
     hook("appease_socket_deliver", "sock_def_readable", None, "what is behind unix sockets"),
     hook("appease_unix_stream_receive", "unix_stream_recvmsg", None, "what is behind unix sockets"),
     hook("appease_unix_dgram_receive", "unix_dgram_recvmsg", None, "what is behind unix datagram sockets"),
+    hook("appease_unix_packet_receive", "unix_seqpacket_recvmsg", None, "what is behind unix packet sockets"),
     hook("appease_tcp_send", "tcp_sendmsg", None, "what is behind local TCP connections"),
     hook("appease_tcp_receive", "tcp_recvmsg", None, "what is behind local TCP connections"),
     hook("appease_udp_send", "udp_sendmsg", None, "what is behind local UDP sockets"),
+    hook("appease_udp_sent", "udp_sendmsg", None, "what is behind local UDP sockets"),
     hook("appease_udp_receive", "udp_recvmsg", None, "what is behind local UDP sockets"),
     hook("appease_udp6_send", "udpv6_sendmsg", Some("ipv6"), "what is behind local UDP sockets over IPv6"),
+    hook("appease_udp6_sent", "udpv6_sendmsg", Some("ipv6"), "what is behind local UDP sockets over IPv6"),
     hook("appease_udp6_receive", "udpv6_recvmsg", Some("ipv6"), "what is behind local UDP sockets over IPv6"),
 ];
 
@@ -128,7 +133,6 @@ pub struct Sensor {
     /// Later loads of the same object, for the hooks of modules.
     late: Vec<SenseSkel<'static>>,
     links: Vec<Link>,
-    kernel: Btf<'static>,
     options: SenseOptions,
     /// Indices into [`HOOKS`] of those that are attached.
     attached: Vec<usize>,
@@ -142,10 +146,12 @@ impl Sensor {
     pub fn load(options: &SenseOptions) -> Result<Self, Error> {
         quiet_libbpf();
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
-        let wanted: Vec<usize> = (0..HOOKS.len()).filter(|&i| is_there(&kernel, &HOOKS[i])).collect();
+        let wanted: Vec<usize> = (0..HOOKS.len())
+            .filter(|&i| kernel.type_by_name::<Func<'_>>(HOOKS[i].function).is_some() || module_is_there(&HOOKS[i]))
+            .collect();
         let main = load_object(options, &wanted, None)?;
         let mut sensor =
-            Self { main, late: Vec::new(), links: Vec::new(), kernel, options: options.clone(), attached: Vec::new() };
+            Self { main, late: Vec::new(), links: Vec::new(), options: options.clone(), attached: Vec::new() };
         let fork =
             sensor.main.progs.appease_fork.attach().map_err(|e| Error::libbpf("attach to process creation", e))?;
         sensor.links.push(fork);
@@ -167,7 +173,7 @@ impl Sensor {
     /// When the kernel refuses the programs.
     pub fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, Error> {
         let new: Vec<usize> = (0..HOOKS.len())
-            .filter(|i| !self.attached.contains(i) && HOOKS[*i].module.is_some() && is_there(&self.kernel, &HOOKS[*i]))
+            .filter(|i| !self.attached.contains(i) && module_is_there(&HOOKS[*i]))
             .collect();
         if new.is_empty() {
             return Ok(Vec::new());
@@ -267,10 +273,9 @@ pub(crate) fn read_counters(map: &impl MapCore, names: &[&'static str]) -> Resul
         .collect()
 }
 
-/// Whether the hook's function can be attached to now.
-fn is_there(kernel: &Btf<'_>, hook: &Hook) -> bool {
-    kernel.type_by_name::<Func<'_>>(hook.function).is_some()
-        || hook.module.is_some_and(|module| Path::new("/sys/kernel/btf").join(module).exists())
+/// Whether the module that brings the hook's function is loaded.
+fn module_is_there(hook: &Hook) -> bool {
+    hook.module.is_some_and(|module| Path::new("/sys/kernel/btf").join(module).exists())
 }
 
 /// Loads `sense.bpf.c` with only the wanted hooks; on the maps of `shared`, if given.
@@ -306,6 +311,7 @@ fn load_object(
             .and_then(|()| maps.armed_map.reuse_fd(shared.maps.armed_map.as_fd()))
             .and_then(|()| maps.counters.reuse_fd(shared.maps.counters.as_fd()))
             .and_then(|()| maps.stamps.reuse_fd(shared.maps.stamps.as_fd()))
+            .and_then(|()| maps.doings.reuse_fd(shared.maps.doings.as_fd()))
             .and_then(|()| maps.scratch.reuse_fd(shared.maps.scratch.as_fd()));
         reused.map_err(|e| Error::libbpf("share the maps", e))?;
     }

@@ -10,4 +10,4 @@ pub use interrupt::Interrupt;
 pub use layout::Layout;
 pub use progress::Steps;
 pub use require::{PACKAGES, Program, free_space, require};
-pub use tool::{Tool, exists, guarded};
+pub use tool::{Tool, am_root, exists, guarded};

@@ -27,6 +27,13 @@ pub fn exists(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
+/// Whether files can be given to other users.
+#[must_use]
+pub fn am_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
+}
+
 /// A command that the kernel ends with `signal` when the thread that starts it ends, however that happens.
 #[must_use]
 pub fn guarded(program: impl AsRef<OsStr>, signal: &str) -> Command {
@@ -39,6 +46,8 @@ pub fn guarded(program: impl AsRef<OsStr>, signal: &str) -> Command {
 pub struct Tool {
     purpose: String,
     command: Command,
+    /// The signal that makes it end.
+    stop: &'static str,
 }
 
 impl Tool {
@@ -46,7 +55,20 @@ impl Tool {
     #[must_use]
     pub fn new(program: &str, purpose: impl Into<String>) -> Self {
         let file = exists(program).unwrap_or_else(|| PathBuf::from(program));
-        Self { purpose: purpose.into(), command: guarded(file, "TERM") }
+        Self { purpose: purpose.into(), command: guarded(file, "TERM"), stop: "TERM" }
+    }
+
+    /// For programs that mount things or do not end when asked to: as root, it runs in process and mount namespaces
+    /// of its own, so that its end is the end of all its processes and mounts.
+    #[must_use]
+    pub fn contained(program: &str, purpose: impl Into<String>) -> Self {
+        if !am_root() {
+            return Self::new(program, purpose);
+        }
+        let file = exists(program).unwrap_or_else(|| PathBuf::from(program));
+        let mut command = guarded("unshare", "KILL");
+        command.args(["--mount", "--pid", "--mount-proc", "--fork", "--kill-child=KILL", "--"]).arg(file);
+        Self { purpose: purpose.into(), command, stop: "KILL" }
     }
 
     /// Adds arguments.
@@ -84,10 +106,10 @@ impl Tool {
             .with_context(|| format!("cannot {}: start {:?}", self.purpose, self.command.get_program()))?;
         let errors = child.stderr.take();
         let output = child.stdout.take();
-        let pid = child.id();
+        let (pid, stop) = (child.id(), self.stop);
         let ended = AtomicBool::new(false);
         let (text, last) = std::thread::scope(|scope| {
-            let watch = scope.spawn(|| stop_when_signalled(pid, &ended));
+            let watch = scope.spawn(|| stop_when_signalled(pid, stop, &ended));
             let text = scope.spawn(move || {
                 let mut text = String::new();
                 let read = output.map_or(Ok(0), |mut pipe| pipe.read_to_string(&mut text));
@@ -130,10 +152,10 @@ impl Tool {
 }
 
 /// Asks a program to end when we are asked: a signal that did not come from the terminal reached only us.
-fn stop_when_signalled(pid: u32, ended: &AtomicBool) {
+fn stop_when_signalled(pid: u32, stop: &str, ended: &AtomicBool) {
     while !ended.load(Ordering::SeqCst) {
         if signalled() {
-            let _ = Command::new("kill").args(["-TERM", &pid.to_string()]).status();
+            let _ = Command::new("kill").args(["-s", stop, &pid.to_string()]).status();
             return;
         }
         std::thread::park_timeout(Duration::from_millis(200));
@@ -152,6 +174,19 @@ mod tests {
         cannot boil water: exit status: 3
         no kettle
         ");
+    }
+
+    #[test]
+    fn a_contained_program_leaves_no_process() -> anyhow::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let file = dir.path().join("late");
+        let script = format!("(sleep 1; touch '{}') >/dev/null 2>&1 & exit 0", file.display());
+        if super::am_root() {
+            Tool::contained("sh", "leave a child").args(["-c", &script]).run(None)?;
+            std::thread::sleep(std::time::Duration::from_millis(1500));
+            assert!(!file.exists(), "the child lived on");
+        }
+        Ok(())
     }
 
     #[test]

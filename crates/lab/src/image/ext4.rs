@@ -4,7 +4,7 @@ use std::{ffi::OsString, path::Path};
 
 use anyhow::Result;
 
-use crate::host::{Tool, exists, progress::Step};
+use crate::host::{Tool, am_root, exists, progress::Step};
 
 /// No journal and no checksums: the images are only ever read, and each would cost emulated instructions.
 const FEATURES: &str = "^has_journal,^resize_inode,^metadata_csum,^orphan_file";
@@ -87,13 +87,6 @@ rm -rf "$scratch"
         .args([tar, list.unwrap_or(Path::new("")), scratch, &mke2fs])
         .args(arguments(scratch, label, image, content))
         .run(step)
-}
-
-/// Whether files can be given to other users.
-#[must_use]
-pub fn am_root() -> bool {
-    use std::os::unix::fs::MetadataExt;
-    std::fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0)
 }
 
 #[cfg(test)]

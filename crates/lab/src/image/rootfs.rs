@@ -8,14 +8,11 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{
-    ext4::{self, am_root},
-    index::Index,
-};
+use super::{ext4, index::Index};
 use crate::{
     debian::{Archive, RELEASE},
-    host::{Layout, Program, Tool, free_space, progress::Step, require},
-    store::Store,
+    host::{Layout, Program, Tool, am_root, free_space, progress::Step, require},
+    store::{Store, remove},
 };
 
 /// Changes when the way of building does.
@@ -119,26 +116,34 @@ fn assemble(layout: &Layout, extra: &[&str], part: &Path, step: &Step) -> Result
     let tar = part.join("root.tar");
     let source = Archive::open(layout)?.source(RELEASE);
     let include: Vec<&str> = BASE.iter().chain(extra).copied().collect();
-    Tool::new("mmdebstrap", format!("assemble {}", if extra.is_empty() { "the base image" } else { "the overlay" }))
-        .args(["--variant=minbase", "--architectures=amd64"])
-        .args([format!("--include={}", include.join(","))])
-        .args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")))
-        .args([
-            "--aptopt=Apt::Install-Recommends \"false\"",
-            "--aptopt=Acquire::Languages \"none\"",
-            "--aptopt=Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\"",
-            "--aptopt=Acquire::Retries \"3\"",
-            "--skip=essential/unlink,download/empty,cleanup/apt",
-            "--setup-hook=mkdir -p \"$1/var/cache/apt/archives/partial\"",
-            "--setup-hook=sync-in rootfs /var/cache/apt/archives",
-            "--customize-hook=rm -f \"$1/var/cache/apt/archives/lock\"",
-            "--customize-hook=sync-out /var/cache/apt/archives rootfs",
-            "--customize-hook=rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*",
-        ])
-        .args([RELEASE.as_ref(), tar.as_os_str(), source.as_ref()])
-        .env("LC_ALL", "C.UTF-8")
-        .dir(&cache)
-        .run(Some(step))?;
+    let scratch = part.join("scratch");
+    fs::create_dir_all(&scratch).context("create a scratch directory")?;
+    Tool::contained(
+        "mmdebstrap",
+        format!("assemble {}", if extra.is_empty() { "the base image" } else { "the overlay" }),
+    )
+    .args(["--variant=minbase", "--architectures=amd64"])
+    .args([format!("--include={}", include.join(","))])
+    .args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")))
+    .args([
+        "--aptopt=Apt::Install-Recommends \"false\"",
+        "--aptopt=Acquire::Languages \"none\"",
+        "--aptopt=Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\"",
+        "--aptopt=Acquire::Retries \"3\"",
+        "--aptopt=APT::Sandbox::User \"root\"",
+        "--skip=essential/unlink,download/empty,cleanup/apt",
+        "--setup-hook=mkdir -p \"$1/var/cache/apt/archives/partial\"",
+        "--setup-hook=sync-in rootfs /var/cache/apt/archives",
+        "--customize-hook=rm -f \"$1/var/cache/apt/archives/lock\"",
+        "--customize-hook=sync-out /var/cache/apt/archives rootfs",
+        "--customize-hook=rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*",
+    ])
+    .args([RELEASE.as_ref(), tar.as_os_str(), source.as_ref()])
+    .env("LC_ALL", "C.UTF-8")
+    .env("TMPDIR", &scratch)
+    .dir(&cache)
+    .run(Some(step))?;
+    remove(&scratch)?;
     step.says("indexing");
     let index = Index::of(&tar)?;
     Ok((tar, index))

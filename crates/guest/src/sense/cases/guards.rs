@@ -68,6 +68,10 @@ fn expiry(stage: &mut Stage) -> Result<()> {
     stage.verdict("the next after", second.stands("expired"));
     let child = stage.child_of(&mut second, "child of an expired one")?;
     stage.verdict("child of an expired one", child.unattended());
+    let mut third = stage.actor("third", Some(&there.reader), None)?;
+    first.writes(&there)?;
+    third.reads()?;
+    stage.verdict("reader of what an expired one writes", third.unattended());
     stage.attend(&mut first)?;
     stage.verdict("the next key renews it", first.stands("current"));
     Ok(())
@@ -103,6 +107,12 @@ fn budget(stage: &mut Stage) -> Result<()> {
     second.does(&Order::Burn(share))?;
     stage.verdict("who spent the rest", second.stands("spent"));
     stage.verdict("who spent the first half", first.stands("spent"));
+    let child = stage.child_of(&mut second, "child of a spent one")?;
+    stage.verdict("child of who spent it", child.unattended());
+    let mut third = stage.actor("third", Some(&link.reader), None)?;
+    first.writes(&link)?;
+    third.reads()?;
+    stage.verdict("reader of what is written then", third.unattended());
     stage.attend(&mut first)?;
     stage.verdict("the next key renews it", first.stands("current"));
     Ok(())
