@@ -556,6 +556,10 @@ void BPF_STRUCT_OPS(appease_stopping, struct task_struct *p, bool runnable)
 /*
  * A higher class takes the CPU. What it displaced, and what waits behind that, goes back to our queues: left in the
  * local one, it would run before anybody who is woken meanwhile.
+ *
+ * SCX_OPS_ENQ_MIGRATION_DISABLED is set for this callback: up to 6.18 the entry to a BPF program disables migration of
+ * the current task, which here is the very one that was displaced. Without the flag the kernel would take that for the
+ * task's own state and leave it in the local queue, with a slice of 20 ms.
  */
 void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
@@ -667,5 +671,5 @@ SCX_OPS_DEFINE(appease_ops,
 	       .exit_task	= (void *)appease_exit_task,
 	       .init		= (void *)appease_init,
 	       .exit		= (void *)appease_exit,
-	       .flags		= SCX_OPS_ENQ_EXITING,
+	       .flags		= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
 	       .name		= "appease");
