@@ -50,7 +50,7 @@ test: deps test-host lab test-vm ## every test, on the host and in virtual machi
 
 .PHONY: test-host
 test-host:
-	$(CARGO) test $(LOCKED) --workspace
+	$(CARGO) test $(LOCKED) --release --workspace
 
 # Shows cargo's lines as they come; the last line is the sum, also when a test failed.
 .PHONY: test-vm

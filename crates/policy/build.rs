@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     bindgen::Builder::default()
         .header("policy.h")
         .clang_arg("-I../../bpf/policy")
-        .allowlist_function("(unhappiness|progress|loan|policy)_.*")
+        .allowlist_function("(unhappiness|progress|loan)_.*")
         .allowlist_var("(POLICY|PROGRESS|LOAN)_.*")
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)

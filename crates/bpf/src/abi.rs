@@ -23,8 +23,10 @@ macro_rules! mirrored {
         #[serde(rename_all = "kebab-case")]
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
+        // Not every one of them comes in by number.
+        #[allow(dead_code)]
         impl $name {
-            pub(crate) const ALL: &'static [Self] = &[$(Self::$variant),*];
+            const ALL: &'static [Self] = &[$(Self::$variant),*];
 
             /// The value with this number in the header, or the first for a number that is not known.
             fn from_raw(number: u32) -> Self {

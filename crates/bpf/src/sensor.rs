@@ -172,9 +172,8 @@ impl Sensor {
     /// # Errors
     /// When the kernel refuses the programs.
     pub fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, Error> {
-        let new: Vec<usize> = (0..HOOKS.len())
-            .filter(|i| !self.attached.contains(i) && module_is_there(&HOOKS[*i]))
-            .collect();
+        let new: Vec<usize> =
+            (0..HOOKS.len()).filter(|i| !self.attached.contains(i) && module_is_there(&HOOKS[*i])).collect();
         if new.is_empty() {
             return Ok(Vec::new());
         }
