@@ -15,13 +15,15 @@ use rustix::{
 };
 
 use crate::{
-    clock,
+    clock::{self, Deadline},
     scope::Scopes,
     system::{RUN_DIR, tail},
 };
 
 /// How far an idle machine may leap.
 const LEAP_NS: u64 = 20 * clock::MS;
+/// Time for the members of a killed group to be gone, in seconds of a busy CPU.
+const KILL_LIMIT_S: u64 = 20;
 
 /// A program that runs.
 pub struct Program {
@@ -141,10 +143,21 @@ impl Program {
         }
     }
 
-    /// Ends its whole process group.
+    /// Asks it to end; whether it did within `seconds`.
+    pub fn ends_when_asked(&mut self, seconds: u64) -> bool {
+        let _ = rustix::process::kill_process(Pid::from_child(&self.child), rustix::process::Signal::TERM);
+        matches!(self.wait_until(clock::now_ns() + seconds * clock::SECOND), Ok(Some(_)))
+    }
+
+    /// Ends its whole process group, and waits until nothing of it is left.
     pub fn kill(&mut self) {
-        let _ = rustix::process::kill_process_group(Pid::from_child(&self.child), rustix::process::Signal::KILL);
+        let group = Pid::from_child(&self.child);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.child.wait();
+        let deadline = Deadline::after_s(KILL_LIMIT_S);
+        while rustix::process::test_kill_process_group(group).is_ok() && !deadline.has_passed() {
+            clock::sleep_ms(10);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use appease_scenario::Outcome;
 
 /// An error that knows under which outcome it is reported; every other error is [`Outcome::Failed`].
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("{detail}")]
 pub struct Ending {
     /// What the report says.

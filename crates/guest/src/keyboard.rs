@@ -3,7 +3,10 @@
 //! Both are one device, so that the display server reads pointer and keys in the order in which
 //! they happened, however late it is.
 
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use anyhow::{Context, Result};
 use evdev::{
@@ -88,9 +91,10 @@ pub fn is_modifier(code: u32) -> bool {
     code == u32::from(KeyCode::KEY_LEFTSHIFT.code())
 }
 
-/// The device, as long as this value lives.
+/// The device, as long as this value or a clone lives.
+#[derive(Clone)]
 pub struct Hands {
-    device: VirtualDevice,
+    device: Arc<Mutex<VirtualDevice>>,
 }
 
 impl Hands {
@@ -111,12 +115,16 @@ impl Hands {
                     .build()
             })
             .context("make the typist's input device with /dev/uinput")?;
-        Ok(Self { device })
+        Ok(Self { device: Arc::new(Mutex::new(device)) })
+    }
+
+    fn device(&self) -> MutexGuard<'_, VirtualDevice> {
+        self.device.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The device's directories below /sys: itself, and its event node's.
-    pub fn sys_paths(&mut self) -> Result<Vec<PathBuf>> {
-        let own = self.device.get_syspath().context("find the typist's input device in /sys")?;
+    pub fn sys_paths(&self) -> Result<Vec<PathBuf>> {
+        let own = self.device().get_syspath().context("find the typist's input device in /sys")?;
         let mut paths = vec![own.clone()];
         for entry in std::fs::read_dir(&own).with_context(|| format!("list {}", own.display()))?.flatten() {
             if entry.file_name().to_string_lossy().starts_with("event") {
@@ -127,15 +135,15 @@ impl Hands {
     }
 
     /// Presses or releases a key.
-    pub fn key(&mut self, code: KeyCode, pressed: bool) -> Result<()> {
+    pub fn key(&self, code: KeyCode, pressed: bool) -> Result<()> {
         let event = InputEvent::new(EventType::KEY.0, code.code(), i32::from(pressed));
-        self.device.emit(&[event]).context("type a key")
+        self.device().emit(&[event]).context("type a key")
     }
 
     /// Moves the pointer.
-    pub fn point(&mut self, (x, y): (i32, i32)) -> Result<()> {
+    pub fn point(&self, (x, y): (i32, i32)) -> Result<()> {
         let axis = |code: AbsoluteAxisCode, value| InputEvent::new(EventType::ABSOLUTE.0, code.0, value);
-        self.device
+        self.device()
             .emit(&[axis(AbsoluteAxisCode::ABS_X, x), axis(AbsoluteAxisCode::ABS_Y, y)])
             .context("move the pointer")
     }

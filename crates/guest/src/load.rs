@@ -76,6 +76,15 @@ fn runs_wholly(load: Load, pid: u32) -> bool {
     }
 }
 
+/// Ends the load and removes what it made.
+pub fn stop(load: Load, mut program: Program) {
+    program.kill();
+    if let Load::Build(_) = load {
+        // What stays is compiled once more, or not: it is made anew before the next measurement.
+        let _ = fs::remove_dir_all(BUILD_DIR);
+    }
+}
+
 /// Fails when the load ended, which would make figures better than they are.
 pub fn must_still_run(load: Load, program: Option<&mut Program>) -> Result<()> {
     let Some(program) = program else { return Ok(()) };

@@ -16,6 +16,7 @@ const STATE: &str = "/sys/kernel/sched_ext/state";
 const SEQUENCE: &str = "/sys/kernel/sched_ext/enable_seq";
 /// Programs pass the verifier slowly in an emulated machine.
 const START_LIMIT_S: u64 = 90;
+const STOP_LIMIT_S: u64 = 20;
 
 /// Who schedules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -95,6 +96,9 @@ pub struct Scheduler {
 impl Scheduler {
     /// Starts it and waits until it is in charge.
     pub fn start(kind: Kind) -> Result<Self> {
+        if !["", "disabled"].contains(&read(STATE).as_str()) {
+            bail!("another sched_ext scheduler is still in charge ({STATE} is {})", read(STATE));
+        }
         let mut scheduler = Self { daemon: None, sequence: String::new(), kind };
         let Some(argv) = scheduler.kind.command() else { return Ok(scheduler) };
         if !Path::new(&argv[0]).exists() {
@@ -116,6 +120,19 @@ impl Scheduler {
         scheduler.sequence = read(SEQUENCE);
         scheduler.daemon = Some(daemon);
         Ok(scheduler)
+    }
+
+    /// Ends it, and waits until the kernel schedules by itself. Should it stay, the next one says so.
+    pub fn stop(mut self) {
+        let Some(mut daemon) = self.daemon.take() else { return };
+        if !daemon.ends_when_asked(STOP_LIMIT_S) {
+            eprintln!("{}", daemon.complaint(&format!("did not end within {STOP_LIMIT_S} s, and is killed")));
+        }
+        daemon.kill();
+        let deadline = Deadline::after_s(STOP_LIMIT_S);
+        while self.kind.uses_sched_ext() && read(STATE) != "disabled" && !deadline.has_passed() {
+            clock::sleep_ms(50);
+        }
     }
 
     fn is_ready(&self) -> bool {

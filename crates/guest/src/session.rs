@@ -1,33 +1,29 @@
-//! One job from beginning to end.
+//! One job from beginning to end: the machine is set up once, then there is a round of measuring for each scheduler.
 
-use std::{
-    collections::BTreeMap,
-    fs::{self, File, OpenOptions},
-    io::Write,
-    path::{Path, PathBuf},
-    process::Command,
-    thread::JoinHandle,
-};
+mod apps;
+mod figures;
+mod tasks;
+
+use std::{collections::BTreeMap, fs::File, path::PathBuf, process::Command, thread::JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
-use appease_scenario::{AppKind, Event, Job, Load, MeterKind, Metric, Outcome, Summary};
+use appease_scenario::{AppKind, Event, Job, Load, Metric, Outcome};
 
+use self::tasks::Task;
 use crate::{
-    app::{Launch, Program},
-    check::Checks,
-    clock::{self, Deadline, SECOND, from_seconds, idle_ns, now_ns, to_ms},
-    ending::{Ending, outcome_of, stalled},
-    events::Happening,
+    app::Program,
+    clock::{self, SECOND, from_seconds, idle_ns, now_ns},
+    ending::{Ending, outcome_of},
     host::{self, Host},
     keyboard::Hands,
     load,
-    meter::{self, Answer, Window},
-    probe::{Observe, Probe, Sched, Seen},
-    scheduler::{Kind, Scheduler, lane_time},
+    meter::Window,
+    probe::{Observe, Probe},
+    scheduler::{Kind, Scheduler},
     scope::Scopes,
     screen::{self, Screen},
     spinner::Spinner,
-    system::{self, RUN_DIR, TOOLS},
+    system,
     typist::{self, Crew},
 };
 
@@ -40,20 +36,45 @@ const TICK_NS: u64 = SECOND;
 const SCREEN_MODULES: &[&str] = &["bochs", "evdev", "uinput"];
 const SOUND_MODULES: &[&str] = &["snd-hda-intel", "snd-hda-codec-generic"];
 
-/// Frames after which a player's sound and picture go together.
-const WARM_FRAMES: u64 = 40;
-const PLAYER_LIMIT_S: u64 = 60;
-const TASK_WARM_LIMIT_S: u64 = 600;
-
 type Metrics = BTreeMap<String, Metric>;
 
 /// Carries out the job and tells the host how it ended.
 pub fn run() -> Result<()> {
     let mut host = Host::open();
     host.phase("boot");
-    let mut metrics = Metrics::new();
-    let done =
-        host::read_job().and_then(|job| Session::new(job, &mut host).and_then(|session| session.run(&mut metrics)));
+    match host::read_job() {
+        Ok(job) => carry_out(&job, &mut host),
+        Err(error) => tell_end(&mut host, Err(error), Metrics::new()),
+    }
+    Ok(())
+}
+
+/// One result for each of the job's schedulers, whatever happens to those before it.
+fn carry_out(job: &Job, host: &mut Host) {
+    let mut session = match Session::new(job.clone(), host) {
+        Ok(session) => session,
+        Err(error) => {
+            let ending = Ending { outcome: outcome_of(&error), detail: format!("{error:#}") };
+            for _ in job.schedulers() {
+                tell_end(host, Err(ending.clone().into()), Metrics::new());
+            }
+            return;
+        }
+    };
+    let mut left = job.schedulers().count();
+    for scheduler in job.schedulers() {
+        let (mut round, mut metrics) = (Round::default(), Metrics::new());
+        let done = session.measure(scheduler, &mut round, &mut metrics);
+        left -= 1;
+        // After the last one the machine is switched off.
+        if left > 0 {
+            session.clear_up(round);
+        }
+        tell_end(session.host, done, metrics);
+    }
+}
+
+fn tell_end(host: &mut Host, done: Result<()>, metrics: Metrics) {
     let (outcome, detail) = match done {
         Ok(()) => (Outcome::Ok, String::new()),
         Err(error) => (outcome_of(&error), format!("{error:#}")),
@@ -63,7 +84,6 @@ pub fn run() -> Result<()> {
     }
     host.phase("done");
     host.tell(&Event::Result { outcome, detail, metrics, kernel: system::kernel_release() });
-    Ok(())
 }
 
 /// What the machine holds while the job runs.
@@ -71,7 +91,7 @@ struct Session<'a> {
     job: Job,
     host: &'a mut Host,
     scopes: Scopes,
-    kind: Kind,
+    spinner: Option<Spinner>,
     hands: Option<Hands>,
     server: Option<Program>,
     apps: BTreeMap<String, Program>,
@@ -81,12 +101,12 @@ struct Session<'a> {
     dropped_before: BTreeMap<String, u64>,
 }
 
-/// A shell application that is measured by its run: started when all else is there.
-struct Task {
-    id: String,
-    run: String,
-    works: bool,
-    checks: bool,
+/// What is at work under one scheduler beside the applications.
+#[derive(Default)]
+struct Round {
+    scheduler: Option<Scheduler>,
+    competitor: Option<Program>,
+    typing: Option<JoinHandle<Result<typist::Log>>>,
 }
 
 impl<'a> Session<'a> {
@@ -94,44 +114,44 @@ impl<'a> Session<'a> {
         let kind = Kind::parse(&job.scheduler)?;
         set_realtime(rustix::process::getpid().as_raw_nonzero().get(), SESSION_PRIORITY)?;
         system::tune(kind == Kind::Autogroup);
-        let scopes = Scopes::new(kind == Kind::Scopes)?;
-        Ok(Self {
+        let mut session = Self {
+            scopes: Scopes::new(kind == Kind::Scopes)?,
+            spinner: Some(Spinner::start(job.machine.mode)?),
             job,
             host,
-            scopes,
-            kind,
             hands: None,
             server: None,
             apps: BTreeMap::new(),
             windows: BTreeMap::new(),
             player_commands: BTreeMap::new(),
             dropped_before: BTreeMap::new(),
-        })
+        };
+        if session.needs_screen() {
+            session.start_screen()?;
+        }
+        Ok(session)
     }
 
-    fn run(mut self, metrics: &mut Metrics) -> Result<()> {
+    /// Measures under one scheduler.
+    fn measure(&mut self, scheduler: &str, round: &mut Round, metrics: &mut Metrics) -> Result<()> {
         let tasks = self.tasks();
-        let spinner = Spinner::start(self.job.machine.mode)?;
-        if self.needs_screen() {
-            self.start_screen()?;
-        }
         self.start_apps(&tasks)?;
         load::prepare(self.job.load)?;
         // As on a machine that starts its scheduler at boot: before anybody types.
-        let mut scheduler = Scheduler::start(self.kind.clone())?;
+        let scheduler = round.scheduler.insert(Scheduler::start(Kind::parse(scheduler)?)?);
         self.host.phase("scheduler-ready");
         let crew = self.crew()?;
         self.warm_up_players()?;
         self.warm_up_tasks(&tasks)?;
 
-        drop(spinner);
+        self.spinner = None;
         let mut probe = self.probe(&tasks)?;
-        let mut competitor = load::start(self.job.load, self.scopes, probe.as_ref())?;
+        round.competitor = load::start(self.job.load, self.scopes, probe.as_ref())?;
         self.host.phase("load-ready");
         self.play()?;
         clock::sleep_until(now_ns() + from_seconds(self.job.scenario.settle_s));
         scheduler.must_be_in_charge()?;
-        let lanes_before = self.lanes(&scheduler)?;
+        let lanes_before = self.lanes(scheduler)?;
 
         let begin_ns = match &mut probe {
             Some(probe) => probe.begin()?,
@@ -139,26 +159,25 @@ impl<'a> Session<'a> {
         };
         self.host.phase("measuring");
         let limit_ns = begin_ns + from_seconds(self.job.scenario.duration_s);
-        let typing = crew.map(|crew| start_typing(crew, begin_ns, limit_ns)).transpose()?;
+        round.typing = crew.map(|crew| start_typing(crew, begin_ns, limit_ns)).transpose()?;
         let mut findings = Vec::new();
         self.run_tasks(&tasks, limit_ns, metrics, &mut findings)?;
-        let evicted = self.watch(typing.as_ref(), &tasks, begin_ns, limit_ns, &mut scheduler);
-        // Typing that goes on beneath another scheduler says nothing; the machine is switched off.
-        evicted?;
-        let log = typing.map(|typing| typing.join().map_err(|_| anyhow!("the typist failed"))?).transpose()?;
+        // Typing that goes on beneath another scheduler says nothing.
+        self.watch(round.typing.as_ref(), &tasks, begin_ns, limit_ns, scheduler)?;
+        let log = round.typing.take().map(joined).transpose()?;
         let end_ns = now_ns();
         let seen = probe.map(Probe::end).transpose()?;
         scheduler.must_be_in_charge()?;
-        load::must_still_run(self.job.load, competitor.as_mut())?;
+        load::must_still_run(self.job.load, round.competitor.as_mut())?;
         for app in self.apps.values_mut().chain(&mut self.server) {
             app.must_run()?;
         }
-        self.add_lanes(&scheduler, &lanes_before, metrics)?;
+        self.add_lanes(scheduler, lanes_before.as_ref(), metrics)?;
 
         if let Some(seen) = seen {
             self.add_screen(&seen, log.as_ref(), begin_ns, end_ns, metrics, &mut findings);
             if let Some(sched) = &seen.sched {
-                add_sched(sched, &self.job, end_ns - begin_ns, metrics);
+                figures::add_sched(sched, &self.job, end_ns - begin_ns, metrics);
             }
         }
         if !scheduler.log_tail().is_empty() {
@@ -167,25 +186,30 @@ impl<'a> Session<'a> {
         conclude(findings)
     }
 
+    /// Leaves the machine as it was before the round: nothing of it may weigh on the next scheduler.
+    fn clear_up(&mut self, round: Round) {
+        self.spinner = Spinner::start(self.job.machine.mode).ok();
+        if let Some(competitor) = round.competitor {
+            load::stop(self.job.load, competitor);
+        }
+        if let Some(scheduler) = round.scheduler {
+            scheduler.stop();
+        }
+        if let Some(typing) = round.typing {
+            // Why it failed is told already.
+            let _ = joined(typing);
+        }
+        for mut app in std::mem::take(&mut self.apps).into_values() {
+            app.kill();
+        }
+        self.windows.clear();
+        self.player_commands.clear();
+        self.dropped_before.clear();
+    }
+
     fn needs_screen(&self) -> bool {
         let shows = |kind: &AppKind| matches!(kind, AppKind::Xterm { .. } | AppKind::Mplayer { .. });
         self.job.scenario.apps.iter().any(|app| shows(&app.kind))
-    }
-
-    /// Shell applications with a Work or Checks meter, in the order of the file.
-    fn tasks(&self) -> Vec<Task> {
-        let scenario = &self.job.scenario;
-        let has = |id: &str, kind| scenario.meters.iter().any(|meter| meter.app == id && meter.kind == kind);
-        let shells = scenario.apps.iter().filter_map(|app| match &app.kind {
-            AppKind::Shell { run } => Some(Task {
-                id: app.id.clone(),
-                run: run.clone(),
-                works: has(&app.id, MeterKind::Work),
-                checks: has(&app.id, MeterKind::Checks),
-            }),
-            _ => None,
-        });
-        shells.filter(|task| task.works || task.checks).collect()
     }
 
     fn start_screen(&mut self) -> Result<()> {
@@ -215,43 +239,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    fn start_apps(&mut self, tasks: &[Task]) -> Result<()> {
-        let scenario = self.job.scenario.clone();
-        let mut shown = Vec::new();
-        for app in &scenario.apps {
-            let id = app.id.as_str();
-            let argv: Vec<String> = match &app.kind {
-                AppKind::Xterm { run, x, y, columns, rows } => {
-                    shown.push(id);
-                    xterm(id, run, &format!("{columns}x{rows}+{x}+{y}"))
-                }
-                AppKind::Mplayer { clip, x, y } => {
-                    shown.push(id);
-                    let commands = PathBuf::from(format!("{RUN_DIR}/{id}.commands"));
-                    let argv = mplayer(id, clip, &commands, *x, *y)?;
-                    self.player_commands.insert(id.to_owned(), command_pipe(&commands)?);
-                    argv
-                }
-                AppKind::Shell { .. } if tasks.iter().any(|task| task.id == id) => continue,
-                AppKind::Shell { run } => vec!["sh".into(), "-c".into(), run.clone()],
-            };
-            self.apps.insert(id.to_owned(), Launch::new(id, self.scopes, &argv).start()?);
-        }
-        if shown.is_empty() {
-            return Ok(());
-        }
-        let screen = Screen::connect()?;
-        for id in shown {
-            let Some(app) = self.apps.get_mut(id) else { continue };
-            self.windows.insert(id.to_owned(), Window::new(screen.window(id, app)?));
-        }
-        self.host.phase("apps-ready");
-        Ok(())
-    }
-
-    fn crew(&mut self) -> Result<Option<Crew>> {
+    fn crew(&self) -> Result<Option<Crew>> {
         let typists = &self.job.scenario.typists;
-        let Some(hands) = self.hands.take_if(|_| !typists.is_empty()) else { return Ok(None) };
+        let Some(hands) = self.hands.clone().filter(|_| !typists.is_empty()) else { return Ok(None) };
         let windows: Vec<Window> = typists.iter().filter_map(|spec| self.windows.get(&spec.into).copied()).collect();
         let mut crew = Crew::new(hands, typists, &windows)?;
         // Shells and terminals shall have come to rest before something is typed.
@@ -269,134 +259,6 @@ impl<'a> Session<'a> {
             return Ok(None);
         }
         Probe::attach(Observe { screen, sched, cpus: self.job.machine.cpus }).map(Some)
-    }
-
-    /// Has players play until sound and picture go together, and hold there: their start, with all that
-    /// has to be loaded for it, is not measured.
-    fn warm_up_players(&mut self) -> Result<()> {
-        for id in self.player_commands.keys().cloned().collect::<Vec<_>>() {
-            self.wait_for_frames(&id, WARM_FRAMES)?;
-        }
-        self.pause_or_play()
-    }
-
-    /// Lets players play on, and waits until they do.
-    fn play(&mut self) -> Result<()> {
-        let shown: Vec<(String, u64)> =
-            self.player_commands.keys().map(|id| (id.clone(), self.frames(id).unwrap_or(0))).collect();
-        for (id, _) in &shown {
-            self.dropped_before.insert(id.clone(), self.drops(id).unwrap_or(0));
-        }
-        self.pause_or_play()?;
-        shown.iter().try_for_each(|(id, frames)| self.wait_for_frames(id, frames + 1))
-    }
-
-    fn pause_or_play(&mut self) -> Result<()> {
-        for (id, commands) in &mut self.player_commands {
-            commands.write_all(b"pause\n").with_context(|| format!("send {id} a command"))?;
-        }
-        Ok(())
-    }
-
-    fn frames(&self, id: &str) -> Option<u64> {
-        self.apps.get(id).and_then(|player| meter::player_frames(&player.log_text()))
-    }
-
-    fn drops(&self, id: &str) -> Option<u64> {
-        self.apps.get(id).and_then(|player| meter::player_drops(&player.log_text()))
-    }
-
-    fn wait_for_frames(&mut self, id: &str, number: u64) -> Result<()> {
-        let deadline = Deadline::after_s(PLAYER_LIMIT_S);
-        while self.frames(id).is_none_or(|frames| frames < number) {
-            let Some(player) = self.apps.get_mut(id) else { return Ok(()) };
-            player.must_run()?;
-            if deadline.has_passed() {
-                return Err(stalled(player.complaint(&format!("did not play within {PLAYER_LIMIT_S} s")).to_string()));
-            }
-            clock::sleep_ms(40);
-        }
-        Ok(())
-    }
-
-    /// Runs what will be measured by its work once before, so that no disk is waited for then: an idle
-    /// emulated machine leaps over that time.
-    fn warm_up_tasks(&self, tasks: &[Task]) -> Result<()> {
-        for task in tasks.iter().filter(|task| task.works) {
-            let mut program = Launch::new(&task.id, self.scopes, &["sh", "-c", &task.run]).start()?;
-            let deadline = Deadline::after_s(TASK_WARM_LIMIT_S);
-            loop {
-                match program.ended()? {
-                    Some(status) if status.success() => break,
-                    Some(status) => return Err(program.complaint(&format!("failed ({status})"))),
-                    None if deadline.has_passed() => {
-                        program.kill();
-                        return Err(stalled(
-                            program.complaint(&format!("was not done within {TASK_WARM_LIMIT_S} s")).to_string(),
-                        ));
-                    }
-                    None => clock::sleep_ms(10),
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn run_tasks(
-        &mut self,
-        tasks: &[Task],
-        limit_ns: u64,
-        metrics: &mut Metrics,
-        findings: &mut Vec<anyhow::Error>,
-    ) -> Result<()> {
-        let mut checks = Checks::default();
-        let mut sum = (0.0, 0.0);
-        for task in tasks {
-            let (idle_before, start_ns) = (idle_ns(), now_ns());
-            let mut program = Launch::new(&task.id, self.scopes, &["sh", "-c", &task.run]).start()?;
-            let ended = program.wait_until(limit_ns)?;
-            let idle_ms = to_ms(idle_ns().saturating_sub(idle_before));
-            if task.checks {
-                let said = Checks::read(&program.log_text());
-                checks.total += said.total;
-                checks.failed.extend(said.failed);
-                eprintln!("{}:\n{}", task.id, program.log_tail(60));
-            }
-            let Some((status, end_ns)) = ended else {
-                let error = stalled(program.complaint("was not done when the time was over").to_string());
-                program.kill();
-                return Err(error);
-            };
-            if !status.success() && !task.checks {
-                return Err(program.complaint(&format!("failed ({status})")));
-            }
-            if !status.success() && checks.failed.is_empty() {
-                findings.push(program.complaint(&format!("failed ({status})")));
-            }
-            if task.works {
-                let work_ms = to_ms(end_ns - start_ns);
-                let busy_ms = work_ms * f64::from(self.job.machine.cpus) - idle_ms;
-                scalar(metrics, &format!("{}_work_ms", task.id), work_ms);
-                scalar(metrics, &format!("{}_busy_ms", task.id), busy_ms);
-                sum = (sum.0 + work_ms, sum.1 + busy_ms);
-            }
-        }
-        if tasks.iter().any(|task| task.works) {
-            scalar(metrics, "work_ms", sum.0);
-            scalar(metrics, "busy_ms", sum.1);
-        }
-        if tasks.iter().any(|task| task.checks) {
-            scalar(metrics, "checks", f64::from(checks.total));
-            #[allow(clippy::cast_precision_loss)]
-            scalar(metrics, "checks_failed", checks.failed.len() as f64);
-            if checks.total == 0 {
-                findings.push(anyhow!("not one check was made"));
-            }
-            if !checks.failed.is_empty() {
-                findings.push(anyhow!("failed checks: {}", checks.failed.join("; ")));
-            }
-        }
-        Ok(())
     }
 
     /// Waits for the end of the measured part, keeping an eye on the scheduler.
@@ -430,172 +292,6 @@ impl<'a> Session<'a> {
             clock::sleep_until(next_ns);
         }
     }
-
-    fn lanes(&self, scheduler: &Scheduler) -> Result<Option<serde_json::Value>> {
-        let wanted = self.job.scenario.meters.iter().any(|meter| meter.kind == MeterKind::Lane);
-        if wanted && scheduler.is_ours() { scheduler.status().map(Some) } else { Ok(None) }
-    }
-
-    fn add_lanes(
-        &self,
-        scheduler: &Scheduler,
-        before: &Option<serde_json::Value>,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
-        let Some(before) = before else { return Ok(()) };
-        let after = scheduler.status()?;
-        for meter in self.job.scenario.meters.iter().filter(|meter| meter.kind == MeterKind::Lane) {
-            let read = |status| lane_time(status, &meter.commands).context("appease status --json lists no commands");
-            let (start, end) = (read(before)?, read(&after)?);
-            let all = end.1 - start.1;
-            if all <= 0.0 {
-                return Err(stalled(format!("the lane meter saw no CPU time of {}", meter.commands.join(", "))));
-            }
-            scalar(metrics, "other_lane_pct", 100.0 * (end.0 - start.0) / all);
-        }
-        Ok(())
-    }
-
-    /// Metrics of meters that look at the screen.
-    fn add_screen(
-        &self,
-        seen: &Seen,
-        log: Option<&typist::Log>,
-        begin_ns: u64,
-        end_ns: u64,
-        metrics: &mut Metrics,
-        findings: &mut Vec<anyhow::Error>,
-    ) {
-        let presses = meter::presses(&seen.records);
-        if let Some(log) = log {
-            if presses.len() != log.presses.len() {
-                findings.push(stalled(format!(
-                    "{} keys were typed, the kernel saw {}",
-                    log.presses.len(),
-                    presses.len()
-                )));
-                return;
-            }
-            if log.unanswered > 0 {
-                findings.push(stalled(format!("{} strokes were not answered in time", log.unanswered)));
-            }
-        }
-        for meter in &self.job.scenario.meters {
-            let Some(window) = self.windows.get(&meter.app) else { continue };
-            let found = match meter.kind {
-                MeterKind::KeyToScreen => {
-                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::First, end_ns, metrics)
-                }
-                MeterKind::Command => {
-                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::Last, end_ns, metrics)
-                }
-                MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
-                MeterKind::Lane | MeterKind::Work | MeterKind::Checks => Ok(()),
-            };
-            findings.extend(found.err());
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn add_answers(
-        &self,
-        seen: &Seen,
-        log: Option<&typist::Log>,
-        presses: &[u64],
-        app: &str,
-        window: &Window,
-        which: Answer,
-        end_ns: u64,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
-        let name = if which == Answer::First { "key_to_screen_ms" } else { "command_ms" };
-        let typists = self.job.scenario.typists.iter().enumerate().filter(|(_, spec)| spec.into == app);
-        let waits: Vec<_> = typists
-            .flat_map(|(index, _)| log.map(|log| log.waits(index, presses, end_ns)).unwrap_or_default())
-            .collect();
-        let found = meter::answers(&seen.records, window, &waits, which);
-        if found.unanswered > 0 {
-            #[allow(clippy::cast_precision_loss)]
-            scalar(metrics, &format!("{}_unanswered", name.trim_end_matches("_ms")), found.unanswered as f64);
-        }
-        let Some(summary) = Summary::of(&found.ms) else {
-            let updates: Vec<_> =
-                seen.records.iter().filter(|record| matches!(record.what, Happening::Update(_))).collect();
-            eprintln!(
-                "{app} is at {:?}; first of {} updates: {:?}",
-                window.rect,
-                updates.len(),
-                updates.iter().take(5).collect::<Vec<_>>()
-            );
-            return Err(stalled(format!(
-                "{name}: no screen update of \"{app}\" answered any of {} strokes",
-                waits.len()
-            )));
-        };
-        metrics.insert(name.to_owned(), Metric::Distribution(summary));
-        Ok(())
-    }
-
-    fn add_video(
-        &self,
-        seen: &Seen,
-        app: &str,
-        window: &Window,
-        begin_ns: u64,
-        end_ns: u64,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
-        let fps = match self.job.scenario.app(app).map(|app| &app.kind) {
-            Some(AppKind::Mplayer { clip, .. }) => self.job.scenario.clip(clip).map_or(25, |clip| clip.fps),
-            _ => bail!("\"{app}\" is no player"),
-        };
-        let video = meter::video(&seen.records, window, fps, begin_ns, end_ns);
-        let before = self.dropped_before.get(app).copied().unwrap_or(0);
-        let drops = self.drops(app).map(|drops| drops.saturating_sub(before));
-        eprintln!("{app}: {} frames shown of {} due; mplayer says that it dropped {drops:?}", video.shown, video.due);
-        // That all frames are lost is believed if the player says so, too.
-        if video.shown == 0 && drops.unwrap_or(0) == 0 {
-            return Err(stalled(format!("the video meter saw no frame of \"{app}\"")));
-        }
-        scalar(metrics, "video_dropped_pct", video.dropped_pct);
-        scalar(metrics, "video_fps", video.fps);
-        if let Some(interval) = video.interval_ms {
-            metrics.insert("frame_interval_ms".into(), Metric::Distribution(interval));
-        }
-        if let Some(drops) = drops {
-            #[allow(clippy::cast_precision_loss)]
-            scalar(metrics, "video_player_drops", drops as f64);
-        }
-        Ok(())
-    }
-}
-
-fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut Metrics) {
-    let share = |ns: u64| 100.0 * to_ms(ns) / to_ms(length_ns.max(1)) / f64::from(job.machine.cpus);
-    eprintln!("longest wait: {:.3} ms by {}", to_ms(sched.longest_wait_ns), sched.longest_wait_by);
-    scalar(metrics, "longest_wait_ms", to_ms(sched.longest_wait_ns));
-    if job.machine.cpus > 1 {
-        scalar(
-            metrics,
-            "work_conserving_pct",
-            100.0 - 100.0 * to_ms(sched.idle_while_waiting_ns) / to_ms(length_ns.max(1)),
-        );
-    }
-    if job.load == Load::None {
-        return;
-    }
-    scalar(metrics, "load_share_pct", share(sched.load_ran_ns));
-    scalar(metrics, "load_longest_gap_ms", to_ms(sched.load_longest_wait_ns));
-    if let Load::Hogs(_) = job.load {
-        let hogs = || sched.load_tasks.iter().filter(|task| task.comm == "stress-ng-cpu" || task.ran_ns > 0);
-        let shares: Vec<f64> = hogs().map(|task| share(task.ran_ns)).collect();
-        let gaps: Vec<f64> = hogs().map(|task| to_ms(task.longest_wait_ns)).collect();
-        for (name, samples) in [("load_process_share_pct", shares), ("load_process_gap_ms", gaps)] {
-            if let Some(summary) = Summary::of(&samples) {
-                metrics.insert(name.to_owned(), Metric::Distribution(summary));
-            }
-        }
-    }
 }
 
 /// One ending of all that was found wrong; the worst outcome names it.
@@ -622,10 +318,6 @@ fn wait_for_rest(cpus: u32) {
     }
 }
 
-fn scalar(metrics: &mut Metrics, name: &str, value: f64) {
-    metrics.insert(name.to_owned(), Metric::Scalar { value });
-}
-
 fn start_typing(crew: Crew, begin_ns: u64, end_ns: u64) -> Result<JoinHandle<Result<typist::Log>>> {
     std::thread::Builder::new()
         .name("typist".into())
@@ -634,6 +326,10 @@ fn start_typing(crew: Crew, begin_ns: u64, end_ns: u64) -> Result<JoinHandle<Res
             crew.perform(begin_ns, end_ns)
         })
         .context("start the typist")
+}
+
+fn joined(typing: JoinHandle<Result<typist::Log>>) -> Result<typist::Log> {
+    typing.join().map_err(|_| anyhow!("the typist failed"))?
 }
 
 /// SCHED_FIFO for one thread; what it starts is normal again.
@@ -646,77 +342,4 @@ fn set_realtime(tid: i32, priority: u32) -> Result<()> {
         bail!("chrt: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
     Ok(())
-}
-
-fn xterm(id: &str, run: &str, geometry: &str) -> Vec<String> {
-    // The cursor looks the same with and without focus, so that a moving pointer redraws nothing.
-    let words = [
-        "xterm",
-        "-title",
-        id,
-        "-geometry",
-        geometry,
-        "-ah",
-        "-fn",
-        "fixed",
-        "-b",
-        "2",
-        "-xrm",
-        "*pointerMode: 0",
-        "-xrm",
-        "*cursorBlink: false",
-        "-xrm",
-        "*allowTitleOps: false",
-        "-e",
-        "sh",
-        "-c",
-        run,
-    ];
-    words.iter().map(|&word| word.to_owned()).collect()
-}
-
-fn mplayer(id: &str, clip: &str, commands: &Path, x: u32, y: u32) -> Result<Vec<String>> {
-    let file = fs::read_dir(TOOLS)
-        .with_context(|| format!("list {TOOLS}"))?
-        .flatten()
-        .map(|entry| entry.path())
-        .find(|path| path.file_stem().is_some_and(|stem| stem == clip))
-        .with_context(|| format!("clip \"{clip}\" is not in {TOOLS}"))?;
-    // A disk that is slow in the host's time must not hold up the film in the guest's.
-    std::io::copy(&mut File::open(&file).with_context(|| format!("open {}", file.display()))?, &mut std::io::sink())
-        .with_context(|| format!("read {}", file.display()))?;
-    let input = format!("file={}", commands.display());
-    let place = format!("{x}:{y}");
-    let file = file.display().to_string();
-    let words = [
-        "mplayer",
-        "-noconfig",
-        "all",
-        "-slave",
-        "-input",
-        &input,
-        "-nolirc",
-        "-nojoystick",
-        "-noconsolecontrols",
-        "-vo",
-        "x11",
-        "-ao",
-        "alsa",
-        "-framedrop",
-        "-osdlevel",
-        "0",
-        "-geometry",
-        &place,
-        "-title",
-        id,
-        &file,
-    ];
-    Ok(words.iter().map(|&word| word.to_owned()).collect())
-}
-
-/// A player's command pipe. It stays open at both ends, so that nothing blocks.
-fn command_pipe(path: &Path) -> Result<File> {
-    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o600), 0)
-        .with_context(|| format!("make {}", path.display()))?;
-    OpenOptions::new().read(true).write(true).open(path).with_context(|| format!("open {}", path.display()))
 }

@@ -32,12 +32,22 @@ pub struct Job {
     pub scenario: Scenario,
     /// `eevdf`, `eevdf-scopes`, `appease`, `appease:POLICY`, `scx_…`.
     pub scheduler: String,
+    /// Further schedulers, measured one after another in the same machine; `eevdf` and sched_ext ones only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub then: Vec<String>,
     /// What competes.
     pub load: Load,
     /// The machine.
     pub machine: Machine,
     /// Ask the host for a screenshot in the middle of the measurement.
     pub screenshot: bool,
+}
+
+impl Job {
+    /// All schedulers, in the order in which they are measured; each gives an [`Event::Result`].
+    pub fn schedulers(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.scheduler).chain(&self.then).map(String::as_str)
+    }
 }
 
 /// How a run ended.
@@ -72,7 +82,7 @@ pub enum Event {
     },
     /// The host should take a picture of the screen now.
     Screenshot,
-    /// The end; nothing follows.
+    /// The end of the measurement under one scheduler; after the last one nothing follows.
     Result {
         /// How it ended.
         outcome: Outcome,

@@ -1,0 +1,187 @@
+//! Metrics, from what the meters saw.
+
+use anyhow::{Context, Result, bail};
+use appease_scenario::{AppKind, Job, Load, MeterKind, Metric, Summary};
+
+use super::{Metrics, Session};
+use crate::{
+    clock::to_ms,
+    ending::stalled,
+    events::Happening,
+    meter::{self, Answer, Window},
+    probe::{Sched, Seen},
+    scheduler::{Scheduler, lane_time},
+    typist,
+};
+
+impl Session<'_> {
+    pub(super) fn lanes(&self, scheduler: &Scheduler) -> Result<Option<serde_json::Value>> {
+        let wanted = self.job.scenario.meters.iter().any(|meter| meter.kind == MeterKind::Lane);
+        if wanted && scheduler.is_ours() { scheduler.status().map(Some) } else { Ok(None) }
+    }
+
+    pub(super) fn add_lanes(
+        &self,
+        scheduler: &Scheduler,
+        before: Option<&serde_json::Value>,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
+        let Some(before) = before else { return Ok(()) };
+        let after = scheduler.status()?;
+        for meter in self.job.scenario.meters.iter().filter(|meter| meter.kind == MeterKind::Lane) {
+            let read = |status| lane_time(status, &meter.commands).context("appease status --json lists no commands");
+            let (start, end) = (read(before)?, read(&after)?);
+            let all = end.1 - start.1;
+            if all <= 0.0 {
+                return Err(stalled(format!("the lane meter saw no CPU time of {}", meter.commands.join(", "))));
+            }
+            scalar(metrics, "other_lane_pct", 100.0 * (end.0 - start.0) / all);
+        }
+        Ok(())
+    }
+
+    /// Metrics of meters that look at the screen.
+    pub(super) fn add_screen(
+        &self,
+        seen: &Seen,
+        log: Option<&typist::Log>,
+        begin_ns: u64,
+        end_ns: u64,
+        metrics: &mut Metrics,
+        findings: &mut Vec<anyhow::Error>,
+    ) {
+        let presses = meter::presses(&seen.records);
+        if let Some(log) = log {
+            if presses.len() != log.presses.len() {
+                findings.push(stalled(format!(
+                    "{} keys were typed, the kernel saw {}",
+                    log.presses.len(),
+                    presses.len()
+                )));
+                return;
+            }
+            if log.unanswered > 0 {
+                findings.push(stalled(format!("{} strokes were not answered in time", log.unanswered)));
+            }
+        }
+        for meter in &self.job.scenario.meters {
+            let Some(window) = self.windows.get(&meter.app) else { continue };
+            let found = match meter.kind {
+                MeterKind::KeyToScreen => {
+                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::First, end_ns, metrics)
+                }
+                MeterKind::Command => {
+                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::Last, end_ns, metrics)
+                }
+                MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
+                MeterKind::Lane | MeterKind::Work | MeterKind::Checks => Ok(()),
+            };
+            findings.extend(found.err());
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn add_answers(
+        &self,
+        seen: &Seen,
+        log: Option<&typist::Log>,
+        presses: &[u64],
+        app: &str,
+        window: &Window,
+        which: Answer,
+        end_ns: u64,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
+        let name = if which == Answer::First { "key_to_screen_ms" } else { "command_ms" };
+        let typists = self.job.scenario.typists.iter().enumerate().filter(|(_, spec)| spec.into == app);
+        let waits: Vec<_> = typists
+            .flat_map(|(index, _)| log.map(|log| log.waits(index, presses, end_ns)).unwrap_or_default())
+            .collect();
+        let found = meter::answers(&seen.records, window, &waits, which);
+        if found.unanswered > 0 {
+            #[allow(clippy::cast_precision_loss)]
+            scalar(metrics, &format!("{}_unanswered", name.trim_end_matches("_ms")), found.unanswered as f64);
+        }
+        let Some(summary) = Summary::of(&found.ms) else {
+            let updates: Vec<_> =
+                seen.records.iter().filter(|record| matches!(record.what, Happening::Update(_))).collect();
+            eprintln!(
+                "{app} is at {:?}; first of {} updates: {:?}",
+                window.rect,
+                updates.len(),
+                updates.iter().take(5).collect::<Vec<_>>()
+            );
+            return Err(stalled(format!(
+                "{name}: no screen update of \"{app}\" answered any of {} strokes",
+                waits.len()
+            )));
+        };
+        metrics.insert(name.to_owned(), Metric::Distribution(summary));
+        Ok(())
+    }
+
+    fn add_video(
+        &self,
+        seen: &Seen,
+        app: &str,
+        window: &Window,
+        begin_ns: u64,
+        end_ns: u64,
+        metrics: &mut Metrics,
+    ) -> Result<()> {
+        let fps = match self.job.scenario.app(app).map(|app| &app.kind) {
+            Some(AppKind::Mplayer { clip, .. }) => self.job.scenario.clip(clip).map_or(25, |clip| clip.fps),
+            _ => bail!("\"{app}\" is no player"),
+        };
+        let video = meter::video(&seen.records, window, fps, begin_ns, end_ns);
+        let before = self.dropped_before.get(app).copied().unwrap_or(0);
+        let drops = self.drops(app).map(|drops| drops.saturating_sub(before));
+        eprintln!("{app}: {} frames shown of {} due; mplayer says that it dropped {drops:?}", video.shown, video.due);
+        // That all frames are lost is believed if the player says so, too.
+        if video.shown == 0 && drops.unwrap_or(0) == 0 {
+            return Err(stalled(format!("the video meter saw no frame of \"{app}\"")));
+        }
+        scalar(metrics, "video_dropped_pct", video.dropped_pct);
+        scalar(metrics, "video_fps", video.fps);
+        if let Some(interval) = video.interval_ms {
+            metrics.insert("frame_interval_ms".into(), Metric::Distribution(interval));
+        }
+        if let Some(drops) = drops {
+            #[allow(clippy::cast_precision_loss)]
+            scalar(metrics, "video_player_drops", drops as f64);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut Metrics) {
+    let share = |ns: u64| 100.0 * to_ms(ns) / to_ms(length_ns.max(1)) / f64::from(job.machine.cpus);
+    eprintln!("longest wait: {:.3} ms by {}", to_ms(sched.longest_wait_ns), sched.longest_wait_by);
+    scalar(metrics, "longest_wait_ms", to_ms(sched.longest_wait_ns));
+    if job.machine.cpus > 1 {
+        scalar(
+            metrics,
+            "work_conserving_pct",
+            100.0 - 100.0 * to_ms(sched.idle_while_waiting_ns) / to_ms(length_ns.max(1)),
+        );
+    }
+    if job.load == Load::None {
+        return;
+    }
+    scalar(metrics, "load_share_pct", share(sched.load_ran_ns));
+    scalar(metrics, "load_longest_gap_ms", to_ms(sched.load_longest_wait_ns));
+    if let Load::Hogs(_) = job.load {
+        let hogs = || sched.load_tasks.iter().filter(|task| task.comm == "stress-ng-cpu" || task.ran_ns > 0);
+        let shares: Vec<f64> = hogs().map(|task| share(task.ran_ns)).collect();
+        let gaps: Vec<f64> = hogs().map(|task| to_ms(task.longest_wait_ns)).collect();
+        for (name, samples) in [("load_process_share_pct", shares), ("load_process_gap_ms", gaps)] {
+            if let Some(summary) = Summary::of(&samples) {
+                metrics.insert(name.to_owned(), Metric::Distribution(summary));
+            }
+        }
+    }
+}
+
+pub(super) fn scalar(metrics: &mut Metrics, name: &str, value: f64) {
+    metrics.insert(name.to_owned(), Metric::Scalar { value });
+}
