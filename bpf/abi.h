@@ -58,7 +58,7 @@ enum appease_object {
 /* What is counted; nothing is dropped in silence. */
 enum appease_counter {
 	APPEASE_CNT_OPENED,		/* requests opened by channel reads */
-	APPEASE_CNT_OPEN_DENIED,	/* reads that opened nothing: full table */
+	APPEASE_CNT_OPEN_DENIED,	/* reads that opened nothing: no record to be had */
 	APPEASE_CNT_STAMPED,		/* stamps left by writers */
 	APPEASE_CNT_PICKED_UP,		/* stamps that gave a reader attention */
 	APPEASE_CNT_HOPS_EXCEEDED,	/* stamps not picked up: chain too long */

@@ -28,6 +28,7 @@ UEI_DEFINE(uei);
 
 #define PF_KTHREAD 0x00200000
 #define SCHED_IDLE_POLICY 5
+#define SCHED_EXT_POLICY 7
 #define NICE_0_STATIC_PRIO 120
 #define MAX_CPUS 1024
 
@@ -49,6 +50,7 @@ const volatile u64 epoch_ns = 200000000ULL;
 const volatile u64 longest_wait_ns = 1000000000ULL;
 const volatile u32 other_share_pct = 5;
 const volatile u32 nr_cpus = 1;
+const volatile bool is_partial;
 
 enum sched_counter {
 	CNT_DIRECT,		/* put on an idle CPU at once */
@@ -125,7 +127,7 @@ struct {
 	__type(value, struct timer);
 } timers SEC(".maps");
 
-/* Clock of the other lanes: the largest virtual time with which a turn began. */
+/* Clock of the other lanes: the largest virtual time that was the smallest of the queue when it was dispatched from. */
 static u64 queue_vtime;
 
 /*
@@ -209,6 +211,20 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 	}
 }
 
+/* Whether @process served somebody until a short while ago, and has not spent its budget on it. */
+static __always_inline bool is_retained(const struct appease_process *process, u64 mono)
+{
+	const struct appease_attention *attention = &process->attention;
+	struct appease_request *request;
+	u32 slot = attention->slot;
+
+	if (!attention->request_id || policy_before(mono, attention->until_ns) ||
+	    !policy_before(mono, attention->until_ns + retention_ns - attention_ns))
+		return false;
+	request = bpf_map_lookup_elem(&requests, &slot);
+	return request && request->id == attention->request_id && request->served_ns < request->budget_ns;
+}
+
 /*
  * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
  * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago.
@@ -237,9 +253,7 @@ static __always_inline void consider_loan(struct task_struct *p, u64 mono)
 		if (process && process->channel_read_ns)
 			goto grant;
 	}
-	/* Retention: served somebody until a short while ago, and has not spent its budget on it. */
-	if (!process || !process->attention.request_id || policy_before(mono, process->attention.until_ns) ||
-	    !policy_before(mono, process->attention.until_ns + retention_ns - attention_ns))
+	if (!process || !is_retained(process, mono))
 		return;
 grant:
 	if (process->attention.request_id && try_lookup_request(&process->attention, mono))
@@ -247,38 +261,43 @@ grant:
 	lend(process, opened_ns, mono);
 }
 
+/* Charges the request that @p serves, or the loan that it runs on; false if it has neither. */
+static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
+{
+	struct standing standing;
+
+	judge(p, bpf_ktime_get_ns(), &standing);
+	if (standing.request) {
+		__sync_fetch_and_add(&standing.request->served_ns, ran);
+	} else if (standing.attended) {
+		standing.process->loan_ran_ns += ran;
+		standing.process->loan_debt_ns += ran;
+		if (standing.process->loan_ran_ns >= loan_ns)
+			standing.process->loan_until_ns = 0;
+	}
+	return standing.attended;
+}
+
 /* Charges @p for the CPU time since it was last looked at. */
 static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, *lane_total;
-	u32 lane = tctx->lane;
+	u32 lane = tctx->lane, zero = 0;
 	struct cpu_ctx *cctx;
 
+	/* At the end of a slice ops.dispatch() has charged it already. */
+	if (!ran)
+		return;
 	tctx->ran_ns = total;
 	tctx->turn_ns += ran;
-	if (lane != APPEASE_LANE_KERNEL && is_armed()) {
-		struct standing standing;
-
-		judge(p, bpf_ktime_get_ns(), &standing);
-		if (standing.request)
-			__sync_fetch_and_add(&standing.request->served_ns, ran);
-		if (standing.attended) {
-			/* It may have read in the middle of its turn. */
-			lane = APPEASE_LANE_ATTENDED;
-			if (!standing.request) {
-				standing.process->loan_ran_ns += ran;
-				standing.process->loan_debt_ns += ran;
-				if (standing.process->loan_ran_ns >= loan_ns)
-					standing.process->loan_until_ns = 0;
-			}
-		}
+	if (lane != APPEASE_LANE_KERNEL) {
+		/* It may have read in the middle of its turn, or its attention may have ended. */
+		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
 	}
 	if (lane >= APPEASE_LANE_OTHER) {
-		/* Here rather than in ops.running(), which would be one more callback a switch. */
-		if (lane == APPEASE_LANE_OTHER && policy_before(queue_vtime, tctx->vtime))
-			queue_vtime = tctx->vtime;
 		tctx->vtime += progress_charge(ran, p->scx.weight);
-		cctx = this_cpu_ctx();
+		/* Not of this CPU: a task whose affinity changes is stopped from another one. */
+		cctx = bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, scx_bpf_task_cpu(p));
 		if (cctx)
 			cctx->other_ns += ran;
 	}
@@ -290,7 +309,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 		*lane_total += ran;
 }
 
-/* Queues @p before everything else on its CPU, but for kernel threads that are there already. */
+/* Queues @p before everything else on its CPU; a kernel thread that runs there is not displaced. */
 static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 {
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p));
@@ -298,6 +317,8 @@ static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ct
 	tctx->lane = APPEASE_LANE_KERNEL;
 	if (!curr || !is_urgent_kthread(curr))
 		enq_flags |= SCX_ENQ_PREEMPT;
+	else
+		enq_flags |= SCX_ENQ_HEAD;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 }
 
@@ -333,63 +354,89 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 	kick_idle(p);
 }
 
-/* Whether @key may displace what runs on @cpu. */
-static __always_inline bool may_displace(s32 cpu, u64 key, u64 mono)
+/* How much what runs on a CPU is worth to a waking attended task. */
+enum worth {
+	WORTH_KEEPING,
+	WORTH_LESS,	/* attended, but less unhappy */
+	WORTH_NOTHING,	/* nobody waits for it */
+};
+
+static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 {
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 	struct standing standing;
+	struct task_ctx *tctx;
 	struct cpu_ctx *cctx;
 	u32 zero = 0;
 
 	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
-	if (!curr || curr->prio < 100 || is_urgent_kthread(curr))
-		return false;
+	if (!curr || curr->prio < 100)
+		return WORTH_KEEPING;
+	/* In partial mode, the fair class is above us. */
+	if (is_partial && curr->policy != SCHED_EXT_POLICY && !(curr->flags & PF_IDLE))
+		return WORTH_KEEPING;
+	tctx = try_task_ctx(curr);
+	if (tctx && tctx->lane == APPEASE_LANE_KERNEL && is_urgent_kthread(curr))
+		return WORTH_KEEPING;
+	/*
+	 * One that already waits in the local queue is about to run, and has displaced the running task: then others
+	 * wait their turn by their key.
+	 */
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return WORTH_KEEPING;
 	judge(curr, mono, &standing);
 	if (standing.attended)
-		return unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS);
+		return unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS) ? WORTH_LESS : WORTH_KEEPING;
 	cctx = bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
-	return !cctx || !cctx->turn;
+	return cctx && cctx->turn ? WORTH_KEEPING : WORTH_NOTHING;
 }
 
-/* A CPU on which @p may displace less important work, the nearest first, or -1. */
+/* The CPU that does the least important work among those that @p may run on, the nearest first; -1: all do better. */
 static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
 {
-	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id();
+	s32 cpu = scx_bpf_task_cpu(p), best = -1;
+	enum worth worth;
 	u32 i;
 
-	if (may_displace(cpu, key, mono))
-		return cpu;
-	if (nr_cpus == 1)
-		return -1;
-	if (here != cpu && bpf_cpumask_test_cpu(here, p->cpus_ptr) && may_displace(here, key, mono))
-		return here;
+	worth = worth_of(cpu, key, mono);
+	if (worth == WORTH_NOTHING || nr_cpus == 1)
+		return worth == WORTH_KEEPING ? -1 : cpu;
+	if (worth == WORTH_LESS)
+		best = cpu;
 	bpf_for(i, 0, nr_cpus) {
-		if (i != cpu && i != here && bpf_cpumask_test_cpu(i, p->cpus_ptr) && may_displace(i, key, mono))
+		if (i == cpu || !bpf_cpumask_test_cpu(i, p->cpus_ptr))
+			continue;
+		worth = worth_of(i, key, mono);
+		if (worth == WORTH_NOTHING)
 			return i;
+		if (worth == WORTH_LESS && best < 0)
+			best = i;
 	}
-	return -1;
+	return best;
 }
 
-static __always_inline void enqueue_attended(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 mono,
-					     u64 enq_flags)
+static __always_inline void enqueue_attended(struct task_struct *p, struct task_ctx *tctx,
+					     const struct standing *standing, u64 mono, u64 enq_flags)
 {
+	u64 slice = standing->request ? slice_ns : loan_ns, key = standing->key;
+
 	tctx->lane = APPEASE_LANE_ATTENDED;
+	tctx->queued_ns = scx_bpf_now();
 	count_sched(CNT_ATTENDED);
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		s32 cpu = find_victim(p, key, mono);
 
-		/*
-		 * One that already waits in the local queue is about to run, and has displaced the running task: then
-		 * this one waits its turn by its key.
-		 */
-		if (cpu >= 0 && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu)) {
+		if (cpu >= 0) {
 			count_sched(CNT_PREEMPTED);
-			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice, enq_flags | SCX_ENQ_PREEMPT);
 			return;
 		}
 	}
+	/* The key stands still while it waits: one far ahead would let fresh requests pass for ever. */
+	if (policy_before(mono + HORIZON_NS, key))
+		key = mono + HORIZON_NS;
 	maybe_attended = true;
-	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice_ns, key, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key, enq_flags);
 	kick_idle(p);
 }
 
@@ -403,8 +450,10 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 
 		if (is_armed())
 			consider_loan(p, bpf_ktime_get_ns());
-		if (tctx)
+		if (tctx) {
 			tctx->lane = is_urgent_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p);
+			tctx->turn_ns = 0;
+		}
 		count_sched(CNT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
 	}
@@ -417,8 +466,9 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	struct standing standing;
 
 	if (!tctx) {
-		/* Without a record it is still run. */
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		/* Without a record it is still run; not from the local queue, which would go before everybody. */
+		maybe_other = true;
+		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, queue_vtime, enq_flags);
 		return;
 	}
 	if (enq_flags & SCX_ENQ_REENQ)
@@ -437,7 +487,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			consider_loan(p, mono);
 		judge(p, mono, &standing);
 		if (standing.attended) {
-			enqueue_attended(p, tctx, standing.key, mono, enq_flags);
+			enqueue_attended(p, tctx, &standing, mono, enq_flags);
 			return;
 		}
 	}
@@ -467,29 +517,43 @@ static __always_inline bool take(u64 dsq, bool *maybe)
 		return false;
 	if (scx_bpf_dsq_move_to_local(dsq, 0))
 		return true;
-	/* Somebody may insert right now: the flag goes first, the second look after it. */
-	*maybe = false;
-	if (scx_bpf_dsq_move_to_local(dsq, 0)) {
-		*maybe = true;
-		return true;
-	}
+	if (nr_cpus == 1)
+		*maybe = false;
 	return false;
 }
 
+/* The next of the other lanes: whoever waited too long, then by virtual time. */
 static __always_inline bool take_other(void)
 {
-	return take(DSQ_OVERDUE, &maybe_overdue) || take(DSQ_OTHER, &maybe_other) || take(DSQ_IDLE, &maybe_idle);
+	struct task_struct *first;
+
+	if (take(DSQ_OVERDUE, &maybe_overdue))
+		return true;
+	if (may_hold(&maybe_other)) {
+		first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
+		if (first && policy_before(queue_vtime, first->scx.dsq_vtime))
+			queue_vtime = first->scx.dsq_vtime;
+	}
+	return take(DSQ_OTHER, &maybe_other) || take(DSQ_IDLE, &maybe_idle);
 }
 
-/* Key of the first task in the attended queue that may run here; 0 if there is none. */
-static __always_inline u64 first_attended_key(void)
+/* What the other lanes must get before attended work: their share of the epoch, and whoever waited too long. */
+static __always_inline bool take_due(const struct cpu_ctx *cctx, u64 now)
+{
+	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, other_share_pct))
+		return take_other();
+	return progress_overdue_fits(epoch_ns, cctx->other_ns) && take(DSQ_OVERDUE, &maybe_overdue);
+}
+
+/* Key of the first task in the attended queue if it may run on @cpu, else 0. */
+static __always_inline u64 first_attended_key(s32 cpu)
 {
 	struct task_struct *first;
 
 	if (!may_hold(&maybe_attended))
 		return 0;
 	first = __COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED);
-	return first ? first->scx.dsq_vtime : 0;
+	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr) ? first->scx.dsq_vtime : 0;
 }
 
 void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
@@ -513,25 +577,28 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			judge(prev, bpf_ktime_get_ns(), &standing);
 	}
 
-	key = first_attended_key();
+	key = first_attended_key(cpu);
 	if (key || standing.attended) {
-		if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, other_share_pct) ||
-		    (may_hold(&maybe_overdue) && progress_overdue_fits(epoch_ns, cctx->other_ns))) {
-			if (take_other()) {
-				cctx->turn = 1;
-				count_sched(CNT_SHARE_CALLED_IN);
-				return;
-			}
+		if (take_due(cctx, now)) {
+			cctx->turn = 1;
+			count_sched(CNT_SHARE_CALLED_IN);
+			return;
 		}
 		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
 		if (standing.attended && (!key || !unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS))) {
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
-		if (take(DSQ_ATTENDED, &maybe_attended))
-			return;
 	}
-	if (tctx && tctx->lane == APPEASE_LANE_OTHER && !maybe_overdue && may_hold(&maybe_other)) {
+	/* Also when its first may not run here: others behind it may. */
+	if (take(DSQ_ATTENDED, &maybe_attended))
+		return;
+	/* Another CPU was quicker. */
+	if (standing.attended) {
+		scx_bpf_task_set_slice(prev, slice_ns);
+		return;
+	}
+	if (tctx && tctx->lane == APPEASE_LANE_OTHER && nr_cpus == 1 && !maybe_overdue && maybe_other) {
 		struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
 
 		if (first && policy_before(tctx->vtime, first->scx.dsq_vtime)) {
@@ -566,7 +633,35 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 	scx_bpf_reenqueue_local();
 }
 
-s32 BPF_STRUCT_OPS(appease_init_task, struct task_struct *p, struct scx_init_task_args *args)
+/* Whether a queue begins with a task that may run on @cpu. */
+static __always_inline bool waits_for(s32 cpu, u64 dsq)
+{
+	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(dsq);
+
+	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr);
+}
+
+/*
+ * A CPU goes idle. One that queued a task just now may have looked for an idle CPU before this one was known to be
+ * idle; so this one looks once more.
+ */
+void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
+{
+	if (idle && nr_cpus > 1 && (waits_for(cpu, DSQ_ATTENDED) || waits_for(cpu, DSQ_OTHER) ||
+				    waits_for(cpu, DSQ_OVERDUE) || waits_for(cpu, DSQ_IDLE)))
+		scx_bpf_kick_cpu(cpu, 0);
+}
+
+/* The queues are the machine's, not a CPU's: nothing to do. Without these two, hotplug would detach us. */
+void BPF_STRUCT_OPS(appease_cpu_online, s32 cpu)
+{
+}
+
+void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
+{
+}
+
+s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
@@ -595,7 +690,7 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 
 	if (!tctx || args->cancelled)
 		return;
-	bpf_probe_read_kernel_str(comm, sizeof(comm), p->comm);
+	bpf_probe_read_kernel(comm, sizeof(comm), p->comm);
 	command = bpf_map_lookup_elem(&commands, comm);
 	if (!command) {
 		bpf_map_update_elem(&commands, comm, &fresh, BPF_NOEXIST);
@@ -616,10 +711,10 @@ static __always_inline void scan(u64 dsq, u64 now)
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
-		if (tctx && policy_before(tctx->queued_ns + longest_wait_ns, now)) {
+		if (tctx && policy_before(tctx->queued_ns + longest_wait_ns, now) &&
+		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, DSQ_OVERDUE, 0)) {
 			maybe_overdue = true;
-			if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, DSQ_OVERDUE, 0))
-				count_sched(CNT_OVERDUE);
+			count_sched(CNT_OVERDUE);
 		}
 		if (++seen >= SCAN_MAX)
 			break;
@@ -630,6 +725,9 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
 
+	/* An attended task waits that long only when it was outranked, or its attention ended while it waited. */
+	if (may_hold(&maybe_attended))
+		scan(DSQ_ATTENDED, now);
 	if (may_hold(&maybe_other))
 		scan(DSQ_OTHER, now);
 	if (may_hold(&maybe_idle))
@@ -666,10 +764,13 @@ SCX_OPS_DEFINE(appease_ops,
 	       .dispatch	= (void *)appease_dispatch,
 	       .stopping	= (void *)appease_stopping,
 	       .cpu_release	= (void *)appease_cpu_release,
+	       .update_idle	= (void *)appease_update_idle,
+	       .cpu_online	= (void *)appease_cpu_online,
+	       .cpu_offline	= (void *)appease_cpu_offline,
 	       .init_task	= (void *)appease_init_task,
 	       .enable		= (void *)appease_enable,
 	       .exit_task	= (void *)appease_exit_task,
 	       .init		= (void *)appease_init,
 	       .exit		= (void *)appease_exit,
-	       .flags		= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED,
+	       .flags		= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED | SCX_OPS_KEEP_BUILTIN_IDLE,
 	       .name		= "appease");

@@ -31,7 +31,6 @@ char _license[] SEC("license") = "GPL";
 #define BSD_PTY_MAJOR_FIRST 2
 #define BSD_PTY_MAJOR_LAST 3
 #define SNDRV_PCM_STREAM_PLAYBACK 0
-#define SNDRV_PCM_STATE_PREPARED 2
 #define SNDRV_PCM_STATE_RUNNING 3
 #define SNDRV_PCM_STATE_DRAINING 5
 #define MINOR_BITS 20
@@ -39,7 +38,7 @@ char _license[] SEC("license") = "GPL";
 /* A channel that is read in quick succession is one interaction. */
 #define SAME_REQUEST_NS 5000000ULL
 
-/* Stamps: attention left on an object by its last writer, until a reader picks it up. */
+/* Stamps: attention left on an object by its last writer, until another one writes or it expires. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -416,7 +415,8 @@ static __always_inline void note_playback(struct snd_pcm_substream *substream)
 		return;
 	runtime = BPF_CORE_READ(substream, runtime);
 	state = BPF_CORE_READ(runtime, state);
-	if (state != SNDRV_PCM_STATE_RUNNING && state != SNDRV_PCM_STATE_PREPARED && state != SNDRV_PCM_STATE_DRAINING)
+	/* One that is only set up is heard by nobody. */
+	if (state != SNDRV_PCM_STATE_RUNNING && state != SNDRV_PCM_STATE_DRAINING)
 		return;
 	open_request(APPEASE_CHANNEL_AUDIO, BPF_CORE_READ(substream, pstr, dev, devt), AUDIO_PERIOD_NS);
 }

@@ -85,12 +85,18 @@ impl Scheduler {
             rodata.epoch_ns = nanos(options.epoch);
             rodata.longest_wait_ns = nanos(options.longest_wait);
             rodata.other_share_pct = options.other_share_pct;
+            rodata.is_partial = options.partial;
             rodata.nr_cpus = u32::try_from(scx_utils::NR_CPU_IDS.to_owned()).unwrap_or(1);
         }
         let ops = open.struct_ops.appease_ops_mut();
         ops.exit_dump_len = options.exit_dump_len;
         if options.partial {
             ops.flags |= SWITCH_PARTIAL;
+        }
+        if *scx_utils::NR_CPU_IDS == 1 {
+            // There is no other CPU that could have queued something meanwhile; a callback less each time it goes idle.
+            ops.update_idle = std::ptr::null_mut();
+            open.progs.appease_update_idle.set_autoload(false);
         }
         let shared = &sensor.main.maps;
         let maps = &mut open.maps;

@@ -245,7 +245,7 @@ impl Sensor {
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
         const NAMES: [&str; raw::APPEASE_NR_COUNTERS as usize] = [
             "requests opened",
-            "requests not opened: table full",
+            "requests not opened: no record",
             "stamps left",
             "stamps picked up",
             "stamps refused: too many hops",
