@@ -145,6 +145,9 @@ impl Program {
 
     /// Asks it to end; whether it did within `seconds`.
     pub fn ends_when_asked(&mut self, seconds: u64) -> bool {
+        if let Ok(Some(_)) = self.ended() {
+            return true;
+        }
         let _ = rustix::process::kill_process(Pid::from_child(&self.child), rustix::process::Signal::TERM);
         matches!(self.wait_until(clock::now_ns() + seconds * clock::SECOND), Ok(Some(_)))
     }

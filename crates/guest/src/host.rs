@@ -94,6 +94,10 @@ mod tests {
         padded.resize(4096, 0);
         let job = parse_job(&padded).expect("a job");
         assert_eq!(job.load, appease_scenario::Load::Hogs(4));
+        assert_eq!(job.schedulers().collect::<Vec<_>>(), ["eevdf"]);
+        let then = text.replace(r#""load""#, r#""then":["scx_lavd","appease"],"load""#);
+        let job = parse_job(then.as_bytes()).expect("a job for several schedulers");
+        assert_eq!(job.schedulers().collect::<Vec<_>>(), ["eevdf", "scx_lavd", "appease"]);
         assert!(parse_job(&padded[..100]).is_err());
     }
 }

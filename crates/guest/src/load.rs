@@ -51,10 +51,9 @@ pub fn start(load: Load, scopes: Scopes, probe: Option<&Probe>) -> Result<Option
     while !runs_wholly(load, program.pid()) {
         program.must_run()?;
         if deadline.has_passed() {
-            return Err(stalled(format!(
-                "load {load} was not running after {START_LIMIT_S} s: {}",
-                program.log_tail(5)
-            )));
+            let log = program.log_tail(5);
+            stop(load, program);
+            return Err(stalled(format!("load {load} was not running after {START_LIMIT_S} s: {log}")));
         }
         clock::sleep_ms(50);
     }

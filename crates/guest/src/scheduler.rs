@@ -113,7 +113,9 @@ impl Scheduler {
         while !scheduler.is_ready() {
             daemon.must_run()?;
             if deadline.has_passed() {
-                return Err(daemon.complaint(&format!("was not in charge after {START_LIMIT_S} s")));
+                let error = daemon.complaint(&format!("was not in charge after {START_LIMIT_S} s"));
+                daemon.kill();
+                return Err(error);
             }
             clock::sleep_ms(100);
         }

@@ -65,12 +65,12 @@ fn carry_out(job: &Job, host: &mut Host) {
     for scheduler in job.schedulers() {
         let (mut round, mut metrics) = (Round::default(), Metrics::new());
         let done = session.measure(scheduler, &mut round, &mut metrics);
+        tell_end(session.host, done, metrics);
         left -= 1;
         // After the last one the machine is switched off.
         if left > 0 {
             session.clear_up(round);
         }
-        tell_end(session.host, done, metrics);
     }
 }
 
@@ -221,7 +221,7 @@ impl<'a> Session<'a> {
         system::load_modules(&modules)?;
         self.host.phase("modules");
         system::wait_for_path("/dev/uinput", 10)?;
-        let mut hands = Hands::new(screen::WIDTH, screen::HEIGHT)?;
+        let hands = Hands::new(screen::WIDTH, screen::HEIGHT)?;
         system::start_udev()?;
         let mut devices = hands.sys_paths()?;
         system::wait_for_path("/dev/dri/card0", 20)?;

@@ -86,6 +86,9 @@ pub struct RunArgs {
     /// Schedulers
     #[arg(long, value_delimiter = ',', default_value = "eevdf,appease")]
     pub under: Vec<Scheduler>,
+    /// Run all schedulers one after another in one machine: for parallel mode, where two boots hardly compare
+    #[arg(long, conflicts_with = "screenshots")]
+    pub same_boot: bool,
     /// Loads: none, hogs:N, build:N [default: those of the scenario]
     #[arg(long, value_delimiter = ',')]
     pub load: Vec<Load>,
@@ -113,7 +116,7 @@ pub struct RunArgs {
     /// Save a picture of each machine's screen here
     #[arg(long, value_name = "DIR")]
     pub screenshots: Option<PathBuf>,
-    /// Host seconds after which a run is given up [default: by its length]
+    /// Host seconds after which a run is given up; a machine of several runs has as many times that [default: by its length]
     #[arg(long, value_name = "SECONDS")]
     pub time_limit: Option<u64>,
     /// Tell when each stage of a run is reached
@@ -195,7 +198,13 @@ mod tests {
 
     #[test]
     fn unknown_names_are_refused() {
-        for line in ["run typing --under cfs", "run typing --load hogs:many", "run typing --kernel seven", "run"] {
+        for line in [
+            "run typing --under cfs",
+            "run typing --load hogs:many",
+            "run typing --kernel seven",
+            "run",
+            "run typing --same-boot --screenshots .",
+        ] {
             assert!(Cli::try_parse_from(format!("appease-lab {line}").split(' ')).is_err(), "{line}");
         }
     }

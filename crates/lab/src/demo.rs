@@ -73,6 +73,7 @@ fn run_args(args: &DemoArgs) -> anyhow::Result<RunArgs> {
     Ok(RunArgs {
         scenarios: vec![SCENARIO.into()],
         under: vec![FIRST.parse()?, SECOND.parse()?],
+        same_boot: false,
         load: vec![LOAD],
         kernel: vec![args.kernel.clone()],
         machine: args.machine.clone(),

@@ -148,13 +148,13 @@ pub fn run(layout: &Layout, store: &Store, plan: &Plan, interrupt: &Interrupt, v
     Ok(documents(plan, results))
 }
 
-fn documents(plan: &Plan, results: Vec<Run>) -> Vec<Report> {
+fn documents(plan: &Plan, results: Vec<Vec<Run>>) -> Vec<Report> {
     let mut reports: Vec<Report> = Vec::new();
-    for (planned, run) in plan.runs.iter().zip(results) {
+    for (planned, runs) in plan.runs.iter().zip(results) {
         let name = &planned.job.scenario.name;
         match reports.iter_mut().find(|report| report.scenario == *name) {
-            Some(report) => report.runs.push(run),
-            None => reports.push(Report { scenario: name.clone(), runs: vec![run] }),
+            Some(report) => report.runs.extend(runs),
+            None => reports.push(Report { scenario: name.clone(), runs }),
         }
     }
     reports
@@ -169,9 +169,9 @@ struct Fleet<'a> {
 }
 
 impl Fleet<'_> {
-    fn run(&self) -> Result<Vec<Run>> {
+    fn run(&self) -> Result<Vec<Vec<Run>>> {
         let next = AtomicUsize::new(0);
-        let results: Vec<Mutex<Option<Run>>> = self.specs.iter().map(|_| Mutex::new(None)).collect();
+        let results: Vec<Mutex<Option<Vec<Run>>>> = self.specs.iter().map(|_| Mutex::new(None)).collect();
         thread::scope(|scope| {
             for _ in 0..self.plan.jobs {
                 scope.spawn(|| {
@@ -188,15 +188,17 @@ impl Fleet<'_> {
         });
         self.interrupt.check()?;
         let taken = results.into_iter().map(|slot| slot.into_inner().ok().flatten());
-        taken.collect::<Option<Vec<Run>>>().ok_or_else(|| anyhow!("a run was lost: this is a defect of appease-lab"))
+        taken.collect::<Option<_>>().ok_or_else(|| anyhow!("a run was lost: this is a defect of appease-lab"))
     }
 
-    /// One run; `None` when interrupted.
-    fn one(&self, index: usize) -> Option<Run> {
+    /// The runs of one machine; `None` when interrupted.
+    fn one(&self, index: usize) -> Option<Vec<Run>> {
         let (planned, spec) = (&self.plan.runs[index], &self.specs[index]);
         let Planned { job, .. } = planned;
-        let title =
-            format!("{} {} {} {}", job.scenario.name, job.scheduler, job.load, short_release(&spec.kernel.release));
+        let title_of = |scheduler: &str| {
+            format!("{} {scheduler} {} {}", job.scenario.name, job.load, short_release(&spec.kernel.release))
+        };
+        let title = title_of(&job.schedulers().collect::<Vec<_>>().join(","));
         let begun = Instant::now();
         let bar = self.bar(&title);
         let tell = |progress: Progress| match progress {
@@ -213,25 +215,31 @@ impl Fleet<'_> {
             Progress::Note(note) => self.steps.note(&format!("{title}: {note}")),
         };
         let screenshot = planned.screenshot.as_deref();
-        let run = vm::run(spec.clone(), job, planned.limits, screenshot, self.interrupt, &tell);
+        let runs = vm::run(spec.clone(), job, planned.limits, screenshot, self.interrupt, &tell);
         bar.finish_and_clear();
         if self.interrupt.is_set() {
             return None;
         }
-        let run = run.unwrap_or_else(|error| Run {
-            scheduler: job.scheduler.clone(),
-            load: job.load,
-            kernel: spec.kernel.release.clone(),
-            machine: job.machine,
-            outcome: Outcome::Failed,
-            detail: format!("{error:#}"),
-            metrics: BTreeMap::new(),
+        let runs = runs.unwrap_or_else(|error| {
+            let failed = |scheduler: &str| Run {
+                scheduler: scheduler.to_owned(),
+                load: job.load,
+                kernel: spec.kernel.release.clone(),
+                machine: job.machine,
+                outcome: Outcome::Failed,
+                detail: format!("{error:#}"),
+                metrics: BTreeMap::new(),
+            };
+            job.schedulers().map(failed).collect()
         });
-        let why = run.detail.lines().next().filter(|_| run.outcome != Outcome::Ok);
-        let why = why.map(|line| format!(" ({line})")).unwrap_or_default();
         let seconds = begun.elapsed().as_secs_f64();
-        self.steps.note(&format!("{title}: {}{why} in {seconds:.0} s", outcome_name(run.outcome)));
-        Some(run)
+        for run in &runs {
+            let why = run.detail.lines().next().filter(|_| run.outcome != Outcome::Ok);
+            let why = why.map(|line| format!(" ({line})")).unwrap_or_default();
+            let title = title_of(&run.scheduler);
+            self.steps.note(&format!("{title}: {}{why} in {seconds:.0} s", outcome_name(run.outcome)));
+        }
+        Some(runs)
     }
 
     fn bar(&self, title: &str) -> ProgressBar {

@@ -32,7 +32,7 @@ const OVERHEAD_MIB: u64 = 768;
 /// Disk space for runs, MiB: logs, results, pictures.
 const RUN_SPACE_MIB: u64 = 64;
 
-/// One run.
+/// One machine's work: a run, or with `--same-boot` one for each scheduler.
 #[derive(Debug, Clone)]
 pub struct Planned {
     /// What the guest does.
@@ -48,7 +48,7 @@ pub struct Planned {
 /// What shall run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// The runs, in the order of the results.
+    /// The machines' runs, in the order of the results.
     pub runs: Vec<Planned>,
     /// The machine of all.
     pub machine: Machine,
@@ -76,6 +76,9 @@ impl Plan {
         if args.time_limit == Some(0) {
             bail!("--time-limit is 0: allowed is 1 or more");
         }
+        if let Some(scheduler) = args.under.iter().find(|scheduler| args.same_boot && !scheduler.shares_boot()) {
+            bail!("--same-boot: {scheduler} cannot share a machine with other schedulers: run it without --same-boot");
+        }
         if let Some(out) = &args.out {
             let parent = out.parent().filter(|p| !p.as_os_str().is_empty());
             if parent.is_some_and(|dir| !dir.is_dir()) || out.is_dir() {
@@ -89,8 +92,9 @@ impl Plan {
         for scenario in &scenarios {
             for kernel in &args.kernel {
                 for load in if args.load.is_empty() { &scenario.loads } else { &args.load } {
-                    for scheduler in &args.under {
-                        runs.push(planned(scenario, kernel, *load, scheduler, machine, args)?);
+                    let together = if args.same_boot { args.under.len() } else { 1 };
+                    for schedulers in args.under.chunks(together) {
+                        runs.push(planned(scenario, kernel, *load, schedulers, machine, args)?);
                     }
                 }
             }
@@ -104,14 +108,17 @@ fn planned(
     scenario: &Scenario,
     kernel: &Wanted,
     load: Load,
-    scheduler: &Scheduler,
+    schedulers: &[Scheduler],
     machine: Machine,
     args: &RunArgs,
 ) -> Result<Planned> {
-    let total = match args.time_limit {
+    let mut names = schedulers.iter().map(ToString::to_string);
+    let scheduler = names.next().context("--under names no scheduler: write one")?;
+    let each = match args.time_limit {
         Some(seconds) => Duration::from_secs(seconds),
         None => Duration::from_secs_f64(BASE_LIMIT_S + HOST_PER_VIRTUAL * (scenario.duration_s + scenario.settle_s)),
     };
+    let total = each.saturating_mul(u32::try_from(schedulers.len())?);
     let name = format!("{}-{scheduler}-{load}-{kernel}.png", scenario.name).replace([':', '/'], "_");
     let screenshot = match &args.screenshots {
         // QEMU writes it, and has another working directory in mind than we.
@@ -121,7 +128,8 @@ fn planned(
     Ok(Planned {
         job: Job {
             scenario: scenario.clone(),
-            scheduler: scheduler.to_string(),
+            scheduler,
+            then: names.collect(),
             load,
             machine,
             screenshot: screenshot.is_some(),
@@ -280,6 +288,22 @@ mod tests {
         6.18 hogs:4 scx_lavd 2
         ");
         assert_eq!(plan.tools.keys().collect::<Vec<_>>(), ["appease-guest", "scx_lavd"]);
+        Ok(())
+    }
+
+    #[test]
+    fn schedulers_share_a_boot_when_asked() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let layout = project(dir.path())?;
+        let apart = plan(&layout, "nap --under eevdf,scx_lavd,appease")?;
+        let line = "nap --under eevdf,scx_lavd,appease --same-boot";
+        let together = plan(&layout, line)?;
+        let names: Vec<Vec<&str>> = together.runs.iter().map(|run| run.job.schedulers().collect()).collect();
+        assert_eq!(names, [["eevdf", "scx_lavd", "appease"]; 2], "one machine for each load");
+        assert_eq!(together.runs[0].limits.total, apart.runs[0].limits.total * 3);
+        assert_eq!(together.tools, apart.tools);
+        let told = told(&layout, dir.path(), "nap --under eevdf,eevdf-scopes --same-boot");
+        insta::assert_snapshot!(told, @"--same-boot: eevdf-scopes cannot share a machine with other schedulers: run it without --same-boot");
         Ok(())
     }
 

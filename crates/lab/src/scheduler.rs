@@ -13,7 +13,9 @@ const POLICIES: [&str; 1] = ["appease"];
 /// What can be written without building a peer.
 pub const OURS: [&str; 3] = ["eevdf", "eevdf-scopes", "appease"];
 /// Schedulers that are the kernel's own.
-const KERNEL: [&str; 2] = ["eevdf", "eevdf-scopes"];
+const KERNEL: [&str; 2] = [FLAT, "eevdf-scopes"];
+/// The one that asks nothing of the machine.
+const FLAT: &str = "eevdf";
 
 /// A scheduler by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +68,12 @@ impl fmt::Display for Scheduler {
 }
 
 impl Scheduler {
+    /// Whether it can follow another one in a machine: cgroups cannot be had for one and not for the other.
+    #[must_use]
+    pub fn shares_boot(&self) -> bool {
+        !matches!(self, Self::Kernel(name) if *name != FLAT)
+    }
+
     /// The program that the guest needs for it: name and file.
     ///
     /// # Errors

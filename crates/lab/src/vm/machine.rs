@@ -1,4 +1,4 @@
-//! Runs one job in one machine and says how it ended; whatever happens, there is an outcome.
+//! Runs one job in one machine and says how its runs ended; whatever happens, each has an outcome.
 
 use std::{
     collections::BTreeMap,
@@ -56,7 +56,7 @@ pub fn run(
     screenshot: Option<&Path>,
     interrupt: &Interrupt,
     progress: &dyn Fn(Progress),
-) -> Result<Run> {
+) -> Result<Vec<Run>> {
     let dir = workspace::create()?;
     let file = |name: &str| dir.path().join(name);
     fs::write(file("job"), job_disk(job)?).context("write the job disk")?;
@@ -75,55 +75,56 @@ pub fn run(
         control,
         qmp: None,
         screenshot: screenshot.map(Path::to_owned),
+        results: Vec::new(),
         notes: Vec::new(),
     };
-    let ended = machine.follow(&listen(events), limits, interrupt, progress);
+    let wanted = job.schedulers().count();
+    let end = machine.follow(&listen(events), wanted, limits, interrupt, progress);
     drop(machine.qemu);
     // Should QEMU have ended before it connected, this ends the thread that waits for it.
     let _ = UnixStream::connect(&sockets.0);
-    let ended = ended?;
+    let end = end?;
 
-    let mut run = Run {
-        scheduler: job.scheduler.clone(),
-        load: job.load,
-        kernel: spec.kernel.release.clone(),
-        machine: job.machine,
-        outcome: Outcome::Ok,
-        detail: String::new(),
-        metrics: BTreeMap::new(),
-    };
     let last_words = || {
         let parts = [tail(&file("qemu")), tail(&file("console"))];
         parts.iter().filter(|part| !part.is_empty()).map(|part| format!("\n{part}")).collect::<String>()
     };
-    match ended {
-        End::Result(Event::Result { outcome, detail, metrics, kernel }) => {
+    let runs = runs_of(job, machine.results, &end, &spec.kernel.release).into_iter().map(|mut run| {
+        if matches!(run.outcome, Outcome::Stalled | Outcome::Failed) {
+            run.detail.push_str(&last_words());
+        }
+        if run.outcome != Outcome::Ok {
+            machine.notes.iter().for_each(|note| run.detail.push_str(&format!("\n{note}")));
+        }
+        run
+    });
+    Ok(runs.collect())
+}
+
+/// A run for each scheduler: what the guest told of it, or how the machine ended before.
+fn runs_of(job: &Job, results: Vec<Event>, end: &End, kernel: &str) -> Vec<Run> {
+    let mut results = results.into_iter();
+    let run = |scheduler: &str| {
+        let mut run = Run {
+            scheduler: scheduler.to_owned(),
+            load: job.load,
+            kernel: kernel.to_owned(),
+            machine: job.machine,
+            outcome: Outcome::Ok,
+            detail: String::new(),
+            metrics: BTreeMap::new(),
+        };
+        if let Some(Event::Result { outcome, detail, metrics, kernel }) = results.next() {
             (run.outcome, run.detail, run.metrics, run.kernel) = (outcome, detail, metrics, kernel);
             if run.outcome == Outcome::Ok && run.metrics.is_empty() && !job.scenario.meters.is_empty() {
                 (run.outcome, run.detail) = (Outcome::Stalled, "the meters saw nothing".into());
             }
-            if matches!(run.outcome, Outcome::Stalled | Outcome::Failed) {
-                run.detail.push_str(&last_words());
-            }
+        } else {
+            (run.outcome, run.detail) = end.told();
         }
-        End::Result(_) => {}
-        End::Silent(after) => {
-            run.outcome = Outcome::Failed;
-            run.detail = format!("no boot within {} s of host time{}", after.as_secs(), last_words());
-        }
-        End::TooLong(after, phase) => {
-            run.outcome = Outcome::Stalled;
-            run.detail = format!("no result within {} s of host time, after {phase}{}", after.as_secs(), last_words());
-        }
-        End::Died(how, phase) => {
-            run.outcome = Outcome::Failed;
-            run.detail = format!("the machine ended without a result ({how}), after {phase}{}", last_words());
-        }
-    }
-    if run.outcome != Outcome::Ok {
-        machine.notes.iter().for_each(|note| run.detail.push_str(&format!("\n{note}")));
-    }
-    Ok(run)
+        run
+    };
+    job.schedulers().map(run).collect()
 }
 
 /// The job as the guest finds it on a disk: JSON, padded with NULs to whole blocks.
@@ -136,10 +137,27 @@ fn job_disk(job: &Job) -> Result<Vec<u8>> {
 /// How a machine ended.
 #[derive(Debug)]
 enum End {
-    Result(Event),
+    /// After its last result.
+    Well,
     Silent(Duration),
     TooLong(Duration, String),
     Died(String, String),
+}
+
+impl End {
+    /// Outcome and reason of a run without a result.
+    fn told(&self) -> (Outcome, String) {
+        match self {
+            Self::Well => (Outcome::Failed, "the machine told no result: this is a defect of appease-lab".into()),
+            Self::Silent(after) => (Outcome::Failed, format!("no boot within {} s of host time", after.as_secs())),
+            Self::TooLong(after, phase) => {
+                (Outcome::Stalled, format!("no result within {} s of host time, after {phase}", after.as_secs()))
+            }
+            Self::Died(how, phase) => {
+                (Outcome::Failed, format!("the machine ended without a result ({how}), after {phase}"))
+            }
+        }
+    }
 }
 
 struct Machine {
@@ -147,14 +165,16 @@ struct Machine {
     control: UnixListener,
     qmp: Option<Qmp>,
     screenshot: Option<PathBuf>,
+    results: Vec<Event>,
     notes: Vec<String>,
 }
 
 impl Machine {
-    /// Follows the machine to its end.
+    /// Follows the machine to its end, which is due after so many results.
     fn follow(
         &mut self,
         events: &Receiver<Result<Event, String>>,
+        wanted: usize,
         limits: Limits,
         interrupt: &Interrupt,
         progress: &dyn Fn(Progress),
@@ -195,15 +215,19 @@ impl Machine {
                     }
                 }
                 Some(result @ Event::Result { .. }) => {
-                    self.await_power_off(interrupt)?;
-                    return Ok(End::Result(result));
+                    self.results.push(result);
+                    if self.results.len() == wanted {
+                        self.await_power_off(interrupt)?;
+                        return Ok(End::Well);
+                    }
                 }
                 None => {
                     if let Some(status) = self.qemu.exited()? {
                         // What it said last may still be on its way.
                         let rest = std::iter::from_fn(|| events.recv_timeout(LAST_WORDS).ok());
-                        let last = rest.flatten().find(|event| matches!(event, Event::Result { .. }));
-                        return Ok(last.map_or_else(|| End::Died(status.to_string(), after()), End::Result));
+                        self.results.extend(rest.flatten().filter(|event| matches!(event, Event::Result { .. })));
+                        let all = self.results.len() >= wanted;
+                        return Ok(if all { End::Well } else { End::Died(status.to_string(), after()) });
                     }
                 }
             }
@@ -253,4 +277,42 @@ fn lines(stream: UnixStream) -> impl Iterator<Item = String> {
         .map_while(Result::ok)
         .map(|line| String::from_utf8_lossy(&line).trim().to_owned())
         .filter(|line| !line.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use appease_scenario::{Load, Machine, Metric, Mode, Scenario};
+
+    use super::*;
+
+    #[test]
+    fn a_scheduler_without_a_result_has_the_machines_end() -> Result<()> {
+        let text = "name = \"nap\"\nsummary = \"\"\nloads = [\"none\"]\nduration_s = 1\n";
+        let job = Job {
+            scenario: Scenario::parse(text, "nap", "nap.toml")?,
+            scheduler: "eevdf".into(),
+            then: vec!["scx_lavd".into(), "appease".into()],
+            load: Load::None,
+            machine: Machine { mode: Mode::Parallel, cpus: 2 },
+            screenshot: false,
+        };
+        let result = |outcome, detail: &str| Event::Result {
+            outcome,
+            detail: detail.into(),
+            metrics: BTreeMap::from([("checks".into(), Metric::Scalar { value: 1.0 })]),
+            kernel: "1.2.3-told".into(),
+        };
+        let results = vec![result(Outcome::Ok, ""), result(Outcome::Evicted, "stall")];
+        let end = End::Died("signal 9".into(), "phase measuring".into());
+        let runs = runs_of(&job, results, &end, "1.2.3-known");
+        let lines = runs.iter().map(|run| {
+            format!("{} {} {:?} {} {:?}", run.scheduler, run.kernel, run.outcome, run.metrics.len(), run.detail)
+        });
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r#"
+        eevdf 1.2.3-told Ok 1 ""
+        scx_lavd 1.2.3-told Evicted 1 "stall"
+        appease 1.2.3-known Failed 0 "the machine ended without a result (signal 9), after phase measuring"
+        "#);
+        Ok(())
+    }
 }

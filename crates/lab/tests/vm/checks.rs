@@ -15,6 +15,10 @@ const TYPING_UNLOADED_TO_EEVDF_RATIO: f64 = 1.2;
 const COMMAND_RATIO: f64 = 1.1;
 /// How many times longer the command takes under EEVDF at 16 hogs, at least: else the load is no load.
 const COMMAND_EEVDF_RATIO: f64 = 3.0;
+/// How many times faster than under EEVDF a command is on several CPUs with 4 hogs on each, at least.
+const SPEEDUP: f64 = 3.0;
+/// Hogs for each CPU there.
+const HOGS_PER_CPU: u32 = 4;
 /// Share of the other lane in the CPU time of a build that nobody waits for.
 const SCROLL_OTHER_LANE_PCT: f64 = 95.0;
 
@@ -39,6 +43,8 @@ pub fn all(kernels: &[&str]) -> Vec<Check> {
     let mut checks = vec![
         Check::new("command_at_hogs_is_as_fast_as_alone", command_at_hogs),
         Check::new("command_is_slow_under_eevdf", command_under_eevdf),
+        Check::new("command_is_fast_on_2_cpus", |machines| command_on_cpus(machines, 2)),
+        Check::new("command_is_fast_on_4_cpus", |machines| command_on_cpus(machines, 4)),
         Check::new("video_at_hogs_loses_no_frame", video_at_hogs),
         Check::new("typing_at_hogs_is_as_fast_as_alone", typing_at_hogs),
         Check::new("typing_alone_costs_little", typing_alone),
@@ -97,6 +103,15 @@ fn command_under_eevdf(machines: &Machines) -> anyhow::Result<()> {
         machines.good_runs([Spec::new("command", "eevdf", "hogs:16"), Spec::new("command", "appease", "hogs:16")])?;
     let (eevdf, ours) = (spread(&eevdf, "command_ms")?, spread(&ours, "command_ms")?);
     within("p50 of commands against EEVDF's", ours.p50, eevdf.p50, 1.0 / COMMAND_EEVDF_RATIO)
+}
+
+/// In host time, and so in one boot.
+fn command_on_cpus(machines: &Machines, cpus: u32) -> anyhow::Result<()> {
+    let load = format!("hogs:{}", HOGS_PER_CPU * cpus);
+    let [eevdf, ours] = machines.good_runs_in_one_boot("command", ["eevdf", "appease"], &load, cpus)?;
+    let (eevdf, ours) = (spread(&eevdf, "command_ms")?, spread(&ours, "command_ms")?);
+    enough("commands under appease", ours, 3)?;
+    within("p50 of commands against EEVDF's in the same boot", ours.p50, eevdf.p50, 1.0 / SPEEDUP)
 }
 
 fn video_at_hogs(machines: &Machines) -> anyhow::Result<()> {

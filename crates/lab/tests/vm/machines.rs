@@ -47,6 +47,7 @@ type Made = Arc<OnceLock<Result<Run, String>>>;
 /// The runs made so far.
 pub struct Machines {
     made: Mutex<BTreeMap<Spec, Made>>,
+    processors: usize,
     free: Mutex<usize>,
     freed: Condvar,
 }
@@ -55,7 +56,7 @@ impl Machines {
     /// None made yet.
     pub fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { made: Mutex::default(), free: Mutex::new(processors), freed: Condvar::new() }
+        Self { made: Mutex::default(), processors, free: Mutex::new(processors), freed: Condvar::new() }
     }
 
     /// The runs in the order of `specs`, whatever their outcomes.
@@ -71,12 +72,27 @@ impl Machines {
     /// As [`Machines::runs`], each of which must have ended well.
     pub fn good_runs<const N: usize>(&self, specs: [Spec; N]) -> anyhow::Result<[Run; N]> {
         let runs = self.runs(specs)?;
-        for run in &runs {
-            if run.outcome != Outcome::Ok {
-                bail!("{} at {} ended {:?}: {}", run.scheduler, run.load, run.outcome, run.detail);
-            }
-        }
+        all_good(&runs)?;
         Ok(runs)
+    }
+
+    /// Runs in one machine of several CPUs, which has as many of the host's processors for itself; all must end well.
+    pub fn good_runs_in_one_boot<const N: usize>(
+        &self,
+        scenario: &str,
+        schedulers: [&str; N],
+        load: &str,
+        cpus: u32,
+    ) -> anyhow::Result<[Run; N]> {
+        let (under, cpus_text) = (schedulers.join(","), cpus.to_string());
+        let slots = self.processors.min(usize::try_from(cpus)?);
+        self.take_slots(slots);
+        let more = ["--mode", "parallel", "--cpus", &cpus_text, "--same-boot"];
+        let runs = make(scenario, &under, load, &more);
+        self.give_slots(slots);
+        let runs = runs.with_context(|| format!("{scenario} under {under} at {load}, {cpus} CPUs"))?;
+        all_good(&runs)?;
+        exactly(runs)
     }
 
     fn run(&self, spec: &Spec) -> anyhow::Result<Run> {
@@ -85,44 +101,54 @@ impl Machines {
             Arc::clone(made.entry(spec.clone()).or_default())
         };
         let made = cell.get_or_init(|| {
-            self.take_slot();
-            let run = make(spec).with_context(|| spec.to_string()).map_err(|error| format!("{error:#}"));
-            self.give_slot();
-            run
+            self.take_slots(1);
+            let on = ["--kernel", &spec.kernel];
+            let on = if spec.kernel == "default" { &[] } else { on.as_slice() };
+            let runs = make(spec.scenario, spec.scheduler, spec.load, on);
+            self.give_slots(1);
+            let run = runs.and_then(|runs| exactly::<1>(runs).map(|[run]| run));
+            run.with_context(|| spec.to_string()).map_err(|error| format!("{error:#}"))
         });
         made.clone().map_err(anyhow::Error::msg)
     }
 
-    fn take_slot(&self) {
+    fn take_slots(&self, number: usize) {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free = self.freed.wait_while(free, |free| *free == 0).unwrap_or_else(PoisonError::into_inner);
-        *free -= 1;
+        let mut free = self.freed.wait_while(free, |free| *free < number).unwrap_or_else(PoisonError::into_inner);
+        *free -= number;
     }
 
-    fn give_slot(&self) {
-        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        self.freed.notify_one();
+    fn give_slots(&self, number: usize) {
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += number;
+        self.freed.notify_all();
     }
 }
 
+fn all_good(runs: &[Run]) -> anyhow::Result<()> {
+    for run in runs {
+        if run.outcome != Outcome::Ok {
+            bail!("{} at {} ended {:?}: {}", run.scheduler, run.load, run.outcome, run.detail);
+        }
+    }
+    Ok(())
+}
+
+fn exactly<const N: usize>(runs: Vec<Run>) -> anyhow::Result<[Run; N]> {
+    runs.try_into().map_err(|runs: Vec<Run>| anyhow::anyhow!("appease-lab gave {} results instead of {N}", runs.len()))
+}
+
 /// Runs the laboratory's program for one virtual machine.
-fn make(spec: &Spec) -> anyhow::Result<Run> {
+fn make(scenario: &str, under: &str, load: &str, more: &[&str]) -> anyhow::Result<Vec<Run>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut command = Command::new(env!("CARGO_BIN_EXE_appease-lab"));
-    command.current_dir(&root).arg("run").arg(format!("scenarios/{}.toml", spec.scenario));
-    command.args(["--under", spec.scheduler, "--load", spec.load, "--short", "--json"]);
-    if spec.kernel != "default" {
-        command.args(["--kernel", &spec.kernel]);
-    }
+    command.current_dir(&root).arg("run").arg(format!("scenarios/{}.toml", scenario));
+    command.args(["--under", under, "--load", load, "--short", "--json"]).args(more);
     let output = command.output().context("start appease-lab")?;
     // A bad outcome is in the document, beside the exit status.
     let report: Report = serde_json::from_slice(&output.stdout).with_context(|| {
         format!("appease-lab ended with {} and no result: {}", output.status, String::from_utf8_lossy(&output.stderr))
     })?;
-    match <[Run; 1]>::try_from(report.runs) {
-        Ok([run]) => Ok(run),
-        Err(runs) => bail!("appease-lab gave {} results for one run", runs.len()),
-    }
+    Ok(report.runs)
 }
 
 /// A distribution that the run must have.
