@@ -32,18 +32,25 @@ static inline u64 progress_charge(u64 ran_ns, u32 weight)
 	return ran_ns * POLICY_WEIGHT_DEFAULT / (weight ? weight : 1);
 }
 
+/*
+ * The clock after a task with @vtime has run for @ran_ns. It follows what runs, so that it goes on when nobody queues up;
+ * but no faster than time does: a task of little weight, whose virtual time leaps, must not carry it away from the others.
+ */
+static inline u64 progress_clock(u64 queue_vtime, u64 vtime, u64 ran_ns)
+{
+	u64 latest = queue_vtime + ran_ns;
+
+	if (!policy_before(queue_vtime, vtime))
+		return queue_vtime;
+	return policy_before(vtime, latest) ? vtime : latest;
+}
+
 /* Virtual time with which a task queues up that may have slept. */
 static inline u64 progress_catch_up(u64 vtime, u64 queue_vtime, u64 slice_ns)
 {
 	u64 floor = queue_vtime - slice_ns;
 
 	return policy_before(vtime, floor) ? floor : vtime;
-}
-
-/* Whether a waking task of the lane takes the CPU from one of the same lane that runs: it is a slice behind. */
-static inline bool progress_preempts(u64 wakee_vtime, u64 running_vtime, u64 slice_ns)
-{
-	return policy_before(wakee_vtime + slice_ns, running_vtime);
 }
 
 /*

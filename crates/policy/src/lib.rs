@@ -31,10 +31,10 @@ native! {
     unhappiness_preempts(wakee_key: u64, running_key: u64, margin_ns: u64) -> bool;
     /// Virtual time for CPU time at a weight.
     progress_charge(ran_ns: u64, weight: u32) -> u64;
+    /// The clock of the queue after a task has run.
+    progress_clock(queue_vtime: u64, vtime: u64, ran_ns: u64) -> u64;
     /// Virtual time with which a task queues up that may have slept.
     progress_catch_up(vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
-    /// Whether a waking task of the other lane displaces a running one of the same lane.
-    progress_preempts(wakee_vtime: u64, running_vtime: u64, slice_ns: u64) -> bool;
     /// What of its share the other lane must get now.
     progress_owed(now_ns: u64, epoch_start_ns: u64, epoch_ns: u64, other_ns: u64, share_pct: u32) -> u64;
     /// Whether an overdue task may run before attended ones.

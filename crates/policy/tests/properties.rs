@@ -3,7 +3,7 @@
 
 use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_OVERDUE_PCT, loan_debt, loan_granted, progress_catch_up,
-    progress_charge, progress_overdue_fits, progress_owed, progress_preempts, unhappiness_key, unhappiness_ns,
+    progress_charge, progress_clock, progress_overdue_fits, progress_owed, unhappiness_key, unhappiness_ns,
     unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
@@ -59,7 +59,6 @@ proptest! {
     #[test]
     fn displacing_is_one_way(a in 0..YEAR_NS, b in 0..YEAR_NS, margin in 0..SECOND_NS) {
         prop_assert!(!(unhappiness_preempts(a, b, margin) && unhappiness_preempts(b, a, margin)));
-        prop_assert!(!(progress_preempts(a, b, margin) && progress_preempts(b, a, margin)));
     }
 
     #[test]
@@ -71,6 +70,16 @@ proptest! {
     fn a_weight_of_zero_is_harmless(ran in 0..SECOND_NS, r in request()) {
         prop_assert_eq!(progress_charge(ran, 0), progress_charge(ran, 1));
         prop_assert_eq!(unhappiness_key(r.0, r.1, 0), unhappiness_key(r.0, r.1, 1));
+    }
+
+    /// The clock never goes back, never passes what runs, and never goes faster than time.
+    #[test]
+    fn the_clock_is_steady(queue in 0..YEAR_NS, vtime in 0..YEAR_NS, ran in 0..SECOND_NS) {
+        let clock = progress_clock(queue, vtime, ran);
+        prop_assert!(clock >= queue && clock <= queue + ran && clock <= queue.max(vtime));
+        if vtime >= queue && vtime - queue <= ran {
+            prop_assert_eq!(clock, vtime);
+        }
     }
 
     /// A sleeper saves up one slice at most, and nobody loses virtual time by queueing up.

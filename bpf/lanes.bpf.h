@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The lanes: which one a task belongs in, what its CPU time is charged to, and how it is queued there.
+ *
+ * Two clocks: attention records carry CLOCK_MONOTONIC ("mono"), as user space reads them; queues and epochs use the
+ * cheaper clock of the run queues ("now"). Never compare one with the other.
+ */
+#ifndef APPEASE_LANES_BPF_H
+#define APPEASE_LANES_BPF_H
+
+#include "attention.bpf.h"
+#include "policy/progress.h"
+
+#define PF_KTHREAD 0x00200000
+#define SCHED_IDLE_POLICY 5
+#define SCHED_EXT_POLICY 7
+
+#define DSQ_ATTENDED 1
+#define DSQ_OTHER 2
+#define DSQ_IDLE 3
+#define DSQ_OVERDUE 4
+
+/* How often tasks are looked for that waited too long. */
+#define SCAN_NS 100000000ULL
+/* Most tasks that one look goes through. */
+#define SCAN_MAX 1024
+
+/* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
+#define KTHREAD_PATIENCE_NS 50000000ULL
+
+/* Equals do not take the CPU from each other for less. */
+#define PREEMPT_MARGIN_NS 200000ULL
+
+const volatile u64 slice_ns = 3000000ULL;
+const volatile u64 epoch_ns = 200000000ULL;
+const volatile u64 longest_wait_ns = 1000000000ULL;
+const volatile u32 other_share_pct = 5;
+const volatile u32 nr_cpus = 1;
+const volatile bool is_partial;
+
+enum sched_counter {
+	CNT_DIRECT,		/* put on an idle CPU at once */
+	CNT_ATTENDED,		/* queued in the attended lane */
+	CNT_OTHER,		/* queued in the other or the idle lane */
+	CNT_PREEMPTED,		/* running tasks displaced by attended wake-ups */
+	CNT_SHARE_CALLED_IN,	/* turns of the other lane that its share was due for */
+	CNT_OVERDUE,		/* tasks that waited too long */
+	CNT_REENQUEUED,		/* tasks displaced by realtime work that came back to the queues */
+	NR_SCHED_COUNTERS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NR_SCHED_COUNTERS);
+	__type(key, u32);
+	__type(value, u64);
+} sched_counters SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, APPEASE_NR_LANES);
+	__type(key, u32);
+	__type(value, u64);
+} lane_totals SEC(".maps");
+
+/* CPU time by lane of exited tasks, by command name. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, char[APPEASE_COMM_LEN]);
+	__type(value, struct appease_command);
+} commands SEC(".maps");
+
+struct task_ctx {
+	u64 lane_ns[APPEASE_NR_LANES];
+	u64 queued_ns;	/* since when it waits in a queue of ours */
+	u64 ran_ns;	/* sum_exec_runtime when last looked at */
+	u64 turn_ns;	/* CPU time since it last woke up */
+	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
+	u32 lane;	/* in which it was queued last */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+struct cpu_ctx {
+	u64 epoch_start_ns;
+	u64 other_ns;	/* CPU time of the other lanes in this epoch */
+	u64 turn;	/* the other lane is at its guaranteed turn: nobody displaces it */
+	u64 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_ctx);
+} cpu_ctxs SEC(".maps");
+
+struct timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} timers SEC(".maps");
+
+/* Clock of the other lanes, see progress_clock(); no less than the smallest virtual time in their queue. */
+static u64 queue_vtime;
+
+/*
+ * Whether a queue may hold something: set before each insertion, cleared by whoever finds the queue empty. Saves the
+ * look-up of an empty queue at each dispatch.
+ */
+static bool maybe_attended, maybe_idle, maybe_overdue, maybe_other;
+
+/*
+ * With several CPUs the flags say nothing: the insertion happens only after ops.enqueue() has returned, and another CPU
+ * may find the queue empty in between and clear the flag of a queue that then holds a task.
+ */
+static __always_inline bool may_hold(const bool *maybe)
+{
+	return nr_cpus > 1 || *maybe;
+}
+
+static __always_inline void count_sched(u32 which)
+{
+	u64 *counter = bpf_map_lookup_elem(&sched_counters, &which);
+
+	if (counter)
+		(*counter)++;
+}
+
+static __always_inline struct task_ctx *try_task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
+}
+
+static __always_inline struct appease_process *try_process(struct task_struct *p)
+{
+	return bpf_task_storage_get(&processes, p->group_leader, 0, 0);
+}
+
+static __always_inline struct cpu_ctx *this_cpu_ctx(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpu_ctxs, &zero);
+}
+
+/*
+ * A kernel thread. Also one that the kernel put behind others: it may hold a lock that an attended task needs, as
+ * khugepaged (nice 19) holds the mmap_lock of a player, which then lost frames for as long as khugepaged waited.
+ */
+static __always_inline bool is_kthread(const struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD;
+}
+
+/* Lane of @p when nobody waits for it. */
+static __always_inline u32 plain_lane(const struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE_POLICY ? APPEASE_LANE_IDLE : APPEASE_LANE_OTHER;
+}
+
+/* What @p is right now: whether attended, for which request, and its key. */
+struct standing {
+	u64 key;
+	struct appease_request *request;
+	struct appease_process *process;
+	bool attended;
+};
+
+static __always_inline void judge(struct task_struct *p, u64 mono, struct standing *standing)
+{
+	struct appease_process *process = try_process(p);
+
+	standing->process = process;
+	standing->request = NULL;
+	standing->attended = false;
+	standing->key = 0;
+	if (!process)
+		return;
+	standing->request = try_lookup_request(&process->attention, mono);
+	if (standing->request) {
+		standing->attended = true;
+		standing->key = request_key(standing->request, mono);
+	} else if (has_loan(process, mono)) {
+		standing->attended = true;
+		standing->key = unhappiness_key(unhappiness_opened(process->loan_opened_ns, mono, HORIZON_NS),
+						process->loan_ran_ns, REQUEST_WEIGHT);
+	}
+}
+
+/* Whether @process served somebody until a short while ago, and has not spent its budget on it. */
+static __always_inline bool is_retained(const struct appease_process *process, u64 mono)
+{
+	const struct appease_attention *attention = &process->attention;
+	struct appease_request *request;
+	u32 slot = attention->slot;
+
+	if (!attention->request_id || policy_before(mono, attention->until_ns) ||
+	    !policy_before(mono, attention->until_ns + retention_ns - attention_ns))
+		return false;
+	request = bpf_map_lookup_elem(&requests, &slot);
+	return request && request->id == attention->request_id && request->served_ns < request->budget_ns;
+}
+
+/*
+ * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
+ * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago.
+ */
+static __always_inline void consider_loan(struct task_struct *p, u64 mono)
+{
+	struct handing *handing = this_handing();
+	struct appease_process *process;
+	u64 opened_ns = mono;
+
+	if (!handing)
+		return;
+	process = try_process(p);
+	if (handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
+		if (handing->request_id) {
+			opened_ns = handing->opened_ns;
+			if (!process)
+				process = bpf_task_storage_get(&processes, p->group_leader, 0,
+							       BPF_LOCAL_STORAGE_GET_F_CREATE);
+			if (!process) {
+				count(APPEASE_CNT_STORAGE_FAILED);
+				return;
+			}
+			goto grant;
+		}
+		if (process && process->channel_read_ns)
+			goto grant;
+	}
+	if (!process || !is_retained(process, mono))
+		return;
+grant:
+	if (process->attention.request_id && try_lookup_request(&process->attention, mono))
+		return;
+	lend(process, opened_ns, mono);
+}
+
+/* Charges the request that @p serves, or the loan that it runs on; false if it has neither. */
+static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
+{
+	struct standing standing;
+
+	judge(p, bpf_ktime_get_ns(), &standing);
+	if (standing.request) {
+		__sync_fetch_and_add(&standing.request->served_ns, ran);
+	} else if (standing.attended) {
+		standing.process->loan_ran_ns += ran;
+		standing.process->loan_debt_ns += ran;
+		if (standing.process->loan_ran_ns >= loan_ns)
+			standing.process->loan_until_ns = 0;
+	}
+	return standing.attended;
+}
+
+/* Charges @p for the CPU time since it was last looked at. */
+static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
+{
+	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, *lane_total;
+	u32 lane = tctx->lane, zero = 0;
+	struct cpu_ctx *cctx;
+
+	/* At the end of a slice ops.dispatch() has charged it already. */
+	if (!ran)
+		return;
+	tctx->ran_ns = total;
+	tctx->turn_ns += ran;
+	if (lane != APPEASE_LANE_KERNEL) {
+		/* It may have read in the middle of its turn, or its attention may have ended. */
+		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
+	}
+	if (lane >= APPEASE_LANE_OTHER) {
+		if (lane == APPEASE_LANE_OTHER)
+			queue_vtime = progress_clock(queue_vtime, tctx->vtime, ran);
+		tctx->vtime += progress_charge(ran, p->scx.weight);
+		/* Not of this CPU: a task whose affinity changes is stopped from another one. */
+		cctx = bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, scx_bpf_task_cpu(p));
+		if (cctx)
+			cctx->other_ns += ran;
+	}
+	if (lane >= APPEASE_NR_LANES)
+		return;
+	tctx->lane_ns[lane] += ran;
+	lane_total = bpf_map_lookup_elem(&lane_totals, &lane);
+	if (lane_total)
+		*lane_total += ran;
+}
+
+/* Queues @p before everything else on its CPU; a kernel thread that runs there is not displaced. */
+static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p));
+
+	tctx->lane = APPEASE_LANE_KERNEL;
+	if (!curr || !is_kthread(curr))
+		enq_flags |= SCX_ENQ_PREEMPT;
+	else
+		enq_flags |= SCX_ENQ_HEAD;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+}
+
+/* Wakes an idle CPU for @p, which was put in a queue that all CPUs share. */
+static __always_inline void kick_idle(struct task_struct *p)
+{
+	s32 cpu;
+
+	if (nr_cpus == 1)
+		return;
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
+/* Queues @p in the other or the idle lane. */
+static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 enq_flags)
+{
+	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, slice_ns);
+	u32 lane = plain_lane(p);
+
+	tctx->vtime = vtime;
+	tctx->lane = lane;
+	tctx->queued_ns = now;
+	if (lane == APPEASE_LANE_IDLE) {
+		maybe_idle = true;
+		scx_bpf_dsq_insert_vtime(p, DSQ_IDLE, slice_ns, vtime, enq_flags);
+	} else {
+		maybe_other = true;
+		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
+	}
+	count_sched(CNT_OTHER);
+	kick_idle(p);
+}
+
+/* Queues a kernel thread that has used up its slice among the attended tasks, as if its work had been asked for now. */
+static __always_inline void enqueue_long_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+{
+	tctx->lane = APPEASE_LANE_KERNEL;
+	tctx->queued_ns = scx_bpf_now();
+	maybe_attended = true;
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice_ns, bpf_ktime_get_ns(), enq_flags);
+	kick_idle(p);
+}
+
+/* How much what runs on a CPU is worth to a waking attended task. */
+enum worth {
+	WORTH_KEEPING,
+	WORTH_LESS,	/* attended, but less unhappy */
+	WORTH_NOTHING,	/* nobody waits for it */
+};
+
+static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct standing standing;
+	struct task_ctx *tctx;
+	struct cpu_ctx *cctx;
+	u32 zero = 0;
+
+	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
+	if (!curr || curr->prio < 100)
+		return WORTH_KEEPING;
+	/* In partial mode, the fair class is above us. */
+	if (is_partial && curr->policy != SCHED_EXT_POLICY && !(curr->flags & PF_IDLE))
+		return WORTH_KEEPING;
+	tctx = try_task_ctx(curr);
+	if (tctx && tctx->lane == APPEASE_LANE_KERNEL && is_kthread(curr))
+		return WORTH_KEEPING;
+	/*
+	 * One that already waits in the local queue is about to run, and has displaced the running task: then others
+	 * wait their turn by their key.
+	 */
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return WORTH_KEEPING;
+	judge(curr, mono, &standing);
+	if (standing.attended)
+		return unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS) ? WORTH_LESS : WORTH_KEEPING;
+	cctx = bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
+	return cctx && cctx->turn ? WORTH_KEEPING : WORTH_NOTHING;
+}
+
+/* The CPU that does the least important work among those that @p may run on, the nearest first; -1: all do better. */
+static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
+{
+	s32 cpu = scx_bpf_task_cpu(p), best = -1;
+	enum worth worth;
+	u32 i;
+
+	worth = worth_of(cpu, key, mono);
+	if (worth == WORTH_NOTHING || nr_cpus == 1)
+		return worth == WORTH_KEEPING ? -1 : cpu;
+	if (worth == WORTH_LESS)
+		best = cpu;
+	bpf_for(i, 0, nr_cpus) {
+		if (i == cpu || !bpf_cpumask_test_cpu(i, p->cpus_ptr))
+			continue;
+		worth = worth_of(i, key, mono);
+		if (worth == WORTH_NOTHING)
+			return i;
+		if (worth == WORTH_LESS && best < 0)
+			best = i;
+	}
+	return best;
+}
+
+static __always_inline void enqueue_attended(struct task_struct *p, struct task_ctx *tctx,
+					     const struct standing *standing, u64 mono, u64 enq_flags)
+{
+	u64 slice = standing->request ? slice_ns : loan_ns, key = standing->key;
+
+	tctx->lane = APPEASE_LANE_ATTENDED;
+	tctx->queued_ns = scx_bpf_now();
+	count_sched(CNT_ATTENDED);
+	if (enq_flags & SCX_ENQ_WAKEUP) {
+		s32 cpu = find_victim(p, key, mono);
+
+		if (cpu >= 0) {
+			count_sched(CNT_PREEMPTED);
+			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice, enq_flags | SCX_ENQ_PREEMPT);
+			return;
+		}
+	}
+	/* The key stands still while it waits: one far ahead would let fresh requests pass for ever. */
+	if (policy_before(mono + HORIZON_NS, key))
+		key = mono + HORIZON_NS;
+	maybe_attended = true;
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key, enq_flags);
+	kick_idle(p);
+}
+
+#endif
