@@ -90,9 +90,10 @@ struct {
 
 struct cpu_ctx {
 	u64 epoch_start_ns;
-	u64 other_ns;	/* CPU time of the other lanes in this epoch */
+	u64 share_ns;	/* what the other lanes must get of this epoch */
+	u64 other_ns;	/* what they got */
+	u64 kernel_ns;	/* what kernel threads got */
 	u64 turn;	/* the other lane is at its guaranteed turn: nobody displaces it */
-	u64 pad;
 };
 
 struct {
@@ -154,6 +155,13 @@ static __always_inline struct cpu_ctx *this_cpu_ctx(void)
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&cpu_ctxs, &zero);
+}
+
+static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
 }
 
 /*
@@ -271,7 +279,7 @@ static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
 static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
 	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, *lane_total;
-	u32 lane = tctx->lane, zero = 0;
+	u32 lane = tctx->lane;
 	struct cpu_ctx *cctx;
 
 	/* At the end of a slice ops.dispatch() has charged it already. */
@@ -283,14 +291,16 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 		/* It may have read in the middle of its turn, or its attention may have ended. */
 		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
 	}
+	/* Not of this CPU: a task whose affinity changes is stopped from another one. */
+	cctx = cpu_ctx_of(scx_bpf_task_cpu(p));
 	if (lane >= APPEASE_LANE_OTHER) {
 		if (lane == APPEASE_LANE_OTHER)
 			queue_vtime = progress_clock(queue_vtime, tctx->vtime, ran);
 		tctx->vtime += progress_charge(ran, p->scx.weight);
-		/* Not of this CPU: a task whose affinity changes is stopped from another one. */
-		cctx = bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, scx_bpf_task_cpu(p));
 		if (cctx)
 			cctx->other_ns += ran;
+	} else if (lane == APPEASE_LANE_KERNEL && cctx) {
+		cctx->kernel_ns += ran;
 	}
 	if (lane >= APPEASE_NR_LANES)
 		return;
@@ -298,6 +308,20 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 	lane_total = bpf_map_lookup_elem(&lane_totals, &lane);
 	if (lane_total)
 		*lane_total += ran;
+}
+
+/*
+ * Whether @p is a kernel thread that goes first: it works for a moment, and such work does not take up the CPU. Where it
+ * does, a wake-up would never leave the local queue empty, and nobody else would ever be dispatched.
+ */
+static __always_inline bool goes_first(struct task_struct *p, const struct task_ctx *tctx)
+{
+	struct cpu_ctx *cctx;
+
+	if (tctx->turn_ns >= slice_ns)
+		return false;
+	cctx = cpu_ctx_of(scx_bpf_task_cpu(p));
+	return cctx && progress_kernel_fits(epoch_ns, cctx->kernel_ns);
 }
 
 /* Queues @p before everything else on its CPU; a kernel thread that runs there is not displaced. */
@@ -345,8 +369,8 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 	kick_idle(p);
 }
 
-/* Queues a kernel thread that has used up its slice among the attended tasks, as if its work had been asked for now. */
-static __always_inline void enqueue_long_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+/* Queues a kernel thread that does not go first among the attended tasks, as if its work had been asked for now. */
+static __always_inline void enqueue_waiting_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 {
 	tctx->lane = APPEASE_LANE_KERNEL;
 	tctx->queued_ns = scx_bpf_now();
@@ -368,7 +392,6 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 	struct standing standing;
 	struct task_ctx *tctx;
 	struct cpu_ctx *cctx;
-	u32 zero = 0;
 
 	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
 	if (!curr || curr->prio < 100)
@@ -388,7 +411,7 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 	judge(curr, mono, &standing);
 	if (standing.attended)
 		return unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS) ? WORTH_LESS : WORTH_KEEPING;
-	cctx = bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
+	cctx = cpu_ctx_of(cpu);
 	return cctx && cctx->turn ? WORTH_KEEPING : WORTH_NOTHING;
 }
 

@@ -57,10 +57,10 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		tctx->turn_ns = 0;
 	/* A kernel thread that works for longer must not lock the others out. */
 	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS) {
-		if (tctx->turn_ns < slice_ns)
+		if (goes_first(p, tctx))
 			enqueue_kernel(p, tctx, enq_flags);
 		else
-			enqueue_long_kernel(p, tctx, enq_flags);
+			enqueue_waiting_kernel(p, tctx, enq_flags);
 		return;
 	}
 	if (is_armed()) {
@@ -85,13 +85,18 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	enqueue_other(p, tctx, scx_bpf_now(), enq_flags);
 }
 
-/* Starts a new epoch for this CPU when the old one is over. */
-static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now)
+/* Starts a new epoch for this CPU when the old one is over; @runs_other: the CPU is at work for the other lanes. */
+static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now, bool runs_other)
 {
+	bool has_work;
+
 	if (now - cctx->epoch_start_ns < epoch_ns)
 		return;
+	has_work = runs_other || scx_bpf_dsq_nr_queued(DSQ_OTHER) > 0 || scx_bpf_dsq_nr_queued(DSQ_OVERDUE) > 0;
+	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, cctx->other_ns, has_work);
 	cctx->epoch_start_ns = now;
 	cctx->other_ns = 0;
+	cctx->kernel_ns = 0;
 }
 
 static __always_inline bool take(u64 dsq, bool *maybe)
@@ -123,7 +128,7 @@ static __always_inline bool take_other(void)
 /* What the other lanes must get before attended work: their share of the epoch, and whoever waited too long. */
 static __always_inline bool take_due(const struct cpu_ctx *cctx, u64 now)
 {
-	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, other_share_pct))
+	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns))
 		return take_other();
 	return progress_overdue_fits(epoch_ns, cctx->other_ns) && take(DSQ_OVERDUE, &maybe_overdue);
 }
@@ -149,7 +154,6 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!cctx)
 		return;
-	turn_epoch(cctx, now);
 	cctx->turn = 0;
 	if (prev_runnable) {
 		tctx = try_task_ctx(prev);
@@ -159,6 +163,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		if (is_armed())
 			judge(prev, bpf_ktime_get_ns(), &standing);
 	}
+	turn_epoch(cctx, now, tctx && tctx->lane >= APPEASE_LANE_OTHER);
 
 	key = first_attended_key(cpu);
 	if (key || standing.attended) {

@@ -9,9 +9,12 @@
  * the smallest virtual time runs first. A task that slept comes back at most one slice behind the clock of the
  * queue, so that it runs soon but cannot save up. Beside it two guarantees:
  *
- *	share	in each epoch the lane gets @share_pct of each CPU where it has work, if need be at the end of it;
+ *	share	in each epoch the lane gets its share of each CPU where it has work, if need be at the end of it, and
+ *		what it then did not get, in the next one;
  *	wait	a task that waited longer than the limit runs next, as long as such tasks together take no
  *		more than PROGRESS_OVERDUE_PCT of the epoch.
+ *
+ * Kernel threads go before all lanes; past PROGRESS_KERNEL_PCT of an epoch they queue up like everybody.
  *
  * Limits: slices end at scheduler ticks, so a turn may be one tick too long (4 ms at 250 Hz). The second guarantee
  * holds for as many tasks as have room in that share of the limit.
@@ -23,6 +26,8 @@
 
 /* Most of an epoch that overdue tasks may take from attended ones, per cent. */
 #define PROGRESS_OVERDUE_PCT 25U
+/* Most of an epoch that kernel threads may take at once, per cent. */
+#define PROGRESS_KERNEL_PCT 75U
 
 /* Virtual time for @ran_ns at @weight, ns. */
 static inline u64 progress_charge(u64 ran_ns, u32 weight)
@@ -53,18 +58,36 @@ static inline u64 progress_catch_up(u64 vtime, u64 queue_vtime, u64 slice_ns)
 	return policy_before(vtime, floor) ? floor : vtime;
 }
 
+/* What the lane must get of an epoch if it has work, ns. */
+static inline u64 progress_share(u64 epoch_ns, u32 share_pct)
+{
+	return epoch_ns * share_pct / 100;
+}
+
+/*
+ * What it must get of the next epoch, ns: what it is still owed of @share_ns is carried on, but no more than one epoch's
+ * worth, and only if it has work: one that wants nothing saves nothing up.
+ */
+static inline u64 progress_next_share(u64 epoch_ns, u32 share_pct, u64 share_ns, u64 other_ns, bool has_work)
+{
+	u64 share = progress_share(epoch_ns, share_pct), owed = other_ns < share_ns ? share_ns - other_ns : 0;
+
+	if (!has_work)
+		return share;
+	return share + (owed < share ? owed : share);
+}
+
 /*
  * What of its share the lane must get now, ns; 0: nothing yet. The attended lane goes first in an epoch: the debt
  * is called in when what is left of the epoch is just enough for it.
  */
-static inline u64 progress_owed(u64 now_ns, u64 epoch_start_ns, u64 epoch_ns, u64 other_ns, u32 share_pct)
+static inline u64 progress_owed(u64 now_ns, u64 epoch_start_ns, u64 epoch_ns, u64 other_ns, u64 share_ns)
 {
-	u64 share = epoch_ns * share_pct / 100;
 	u64 left, owed;
 
-	if (other_ns >= share)
+	if (other_ns >= share_ns)
 		return 0;
-	owed = share - other_ns;
+	owed = share_ns - other_ns;
 	left = epoch_start_ns + epoch_ns - now_ns;
 	return policy_before(now_ns, epoch_start_ns + epoch_ns) && left > owed ? 0 : owed;
 }
@@ -73,6 +96,12 @@ static inline u64 progress_owed(u64 now_ns, u64 epoch_start_ns, u64 epoch_ns, u6
 static inline bool progress_overdue_fits(u64 epoch_ns, u64 other_ns)
 {
 	return other_ns < epoch_ns * PROGRESS_OVERDUE_PCT / 100;
+}
+
+/* Whether kernel threads may still go before everybody. */
+static inline bool progress_kernel_fits(u64 epoch_ns, u64 kernel_ns)
+{
+	return kernel_ns < epoch_ns * PROGRESS_KERNEL_PCT / 100;
 }
 
 #endif

@@ -7,7 +7,7 @@ use libbpf_rs::{
     btf::{Btf, types::Func},
     skel::{OpenSkel, Skel, SkelBuilder},
 };
-use tracing::debug;
+use tracing::{debug, warn};
 
 use crate::{
     Error, Process,
@@ -136,6 +136,8 @@ pub struct Sensor {
     options: SenseOptions,
     /// Indices into [`HOOKS`] of those that are attached.
     attached: Vec<usize>,
+    /// Of those that their module does not let us attach.
+    refused: Vec<usize>,
 }
 
 impl Sensor {
@@ -146,12 +148,19 @@ impl Sensor {
     pub fn load(options: &SenseOptions) -> Result<Self, Error> {
         quiet_libbpf();
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
+        // Hooks of modules are loaded apart: one that cannot be must not take the others with it.
         let wanted: Vec<usize> = (0..HOOKS.len())
-            .filter(|&i| kernel.type_by_name::<Func<'_>>(HOOKS[i].function).is_some() || module_is_there(&HOOKS[i]))
+            .filter(|&i| kernel.type_by_name::<Func<'_>>(HOOKS[i].function).is_some())
             .collect();
         let main = load_object(options, &wanted, None)?;
-        let mut sensor =
-            Self { main, late: Vec::new(), links: Vec::new(), options: options.clone(), attached: Vec::new() };
+        let mut sensor = Self {
+            main,
+            late: Vec::new(),
+            links: Vec::new(),
+            options: options.clone(),
+            attached: Vec::new(),
+            refused: Vec::new(),
+        };
         let fork =
             sensor.main.progs.appease_fork.attach().map_err(|e| Error::libbpf("attach to process creation", e))?;
         sensor.links.push(fork);
@@ -164,31 +173,52 @@ impl Sensor {
                 Err(error) => debug!(function = HOOKS[index].function, %error, "hook left out"),
             }
         }
+        sensor.attach_new_modules();
         Ok(sensor)
     }
 
-    /// Attaches hooks whose module has arrived meanwhile; returns their functions.
-    ///
-    /// # Errors
-    /// When the kernel refuses the programs.
-    pub fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, Error> {
-        let new: Vec<usize> =
-            (0..HOOKS.len()).filter(|i| !self.attached.contains(i) && module_is_there(&HOOKS[*i])).collect();
-        if new.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut object = load_object(&self.options, &new, Some(&self.main))?;
-        let mut names = Vec::new();
-        for index in new {
-            let link = attach(&mut object, HOOKS[index].program)
-                .map_err(|e| Error::libbpf(&format!("attach to {}", HOOKS[index].function), e))?;
-            self.links.push(link);
-            self.attached.push(index);
-            names.push(HOOKS[index].function);
-        }
-        self.late.push(object);
+    /// Attaches hooks whose module has arrived meanwhile; returns their functions. One that the module does not have, or
+    /// that the kernel refuses, is left out from then on.
+    pub fn attach_new_modules(&mut self) -> Vec<&'static str> {
+        let is_new = |i: &usize| {
+            !self.attached.contains(i) && !self.refused.contains(i) && module_is_there(&HOOKS[*i])
+        };
+        let new: Vec<usize> = (0..HOOKS.len()).filter(is_new).collect();
+        let mut names = self.attach_late(&new);
         names.dedup();
-        Ok(names)
+        names
+    }
+
+    /// Attaches hooks by an object of their own, or, when that cannot be loaded, each by one.
+    fn attach_late(&mut self, hooks: &[usize]) -> Vec<&'static str> {
+        if hooks.is_empty() {
+            return Vec::new();
+        }
+        let attached = load_object(&self.options, hooks, Some(&self.main)).and_then(|mut object| {
+            let links = hooks
+                .iter()
+                .map(|&i| {
+                    let what = format!("attach to {}", HOOKS[i].function);
+                    attach(&mut object, HOOKS[i].program).map_err(|e| Error::libbpf(&what, e))
+                })
+                .collect::<Result<Vec<Link>, Error>>()?;
+            Ok((object, links))
+        });
+        match (attached, hooks) {
+            (Ok((object, links)), _) => {
+                self.late.push(object);
+                self.links.extend(links);
+                self.attached.extend(hooks);
+                hooks.iter().map(|&i| HOOKS[i].function).collect()
+            }
+            (Err(error), &[one]) => {
+                let Hook { function, lost, .. } = &HOOKS[one];
+                warn!(function, lost, %error, "hook left out");
+                self.refused.push(one);
+                Vec::new()
+            }
+            (Err(_), many) => many.iter().flat_map(|&one| self.attach_late(&[one])).collect(),
+        }
     }
 
     /// Stands the hooks down when nobody has been served for a while. To be called about once a second.

@@ -164,10 +164,9 @@ impl<P: Platform> Daemon<P> {
 
     fn look_after_eyes(&self) {
         let mut live = self.live.borrow_mut();
-        match live.eyes.attach_new_modules() {
-            Ok(hooks) if hooks.is_empty() => {}
-            Ok(hooks) => info!("a module arrived: attached to {}", hooks.join(", ")),
-            Err(error) => warn!("a module arrived, but {error}; what is behind it is not seen"),
+        let hooks = live.eyes.attach_new_modules();
+        if !hooks.is_empty() {
+            info!("a module arrived: attached to {}", hooks.join(", "));
         }
         if let Err(error) = live.eyes.stand_down() {
             warn!("{error}; hooks cost a little also when nobody is served");

@@ -11,10 +11,7 @@ pub use appease_bpf::{
 /// Knows who serves whom.
 pub trait Eyes {
     /// Attaches the hooks of modules that arrived since the last call; names those.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, BpfError>;
+    fn attach_new_modules(&mut self) -> Vec<&'static str>;
     /// Lets hooks rest when nobody has been served for a while; to be called about once a second.
     ///
     /// # Errors
@@ -111,7 +108,7 @@ impl Platform for Machine {
 }
 
 impl Eyes for Sensor {
-    fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, BpfError> {
+    fn attach_new_modules(&mut self) -> Vec<&'static str> {
         Self::attach_new_modules(self)
     }
 

@@ -19,6 +19,9 @@ pub const RUN_DIR: &str = "/run/appease-lab";
 /// Programs and clips that the host brought for this run.
 pub const TOOLS: &str = "/run/tools";
 
+/// After how long without an answer a device is announced again.
+const ANNOUNCE_AGAIN_MS: u64 = 500;
+
 struct MountPoint {
     kind: &'static str,
     at: &'static str,
@@ -103,22 +106,38 @@ pub fn start_udev() -> Result<()> {
 }
 
 /// Has udev describe these devices (directories below /sys), and waits until it did.
+///
+/// Its control socket is there before it listens to the kernel, so what it is told at once may be lost: devices whose
+/// description can be waited for go first, and are announced until it is there.
 pub fn announce(devices: &[PathBuf]) -> Result<()> {
-    for device in devices {
+    let add = |device: &Path| {
         let file = device.join("uevent");
-        fs::write(&file, "add").with_context(|| format!("write \"add\" to {}", file.display()))?;
-    }
-    for device in devices {
-        let Some(entry) = database_entry(device) else { continue };
+        fs::write(&file, "add").with_context(|| format!("write \"add\" to {}", file.display()))
+    };
+    let (described, others): (Vec<_>, Vec<_>) =
+        devices.iter().map(|device| (device, database_entry(device))).partition(|(_, entry)| entry.is_some());
+    for (device, entry) in described.iter().filter_map(|(device, entry)| Some((device, entry.as_deref()?))) {
         let deadline = Deadline::after_s(20);
-        while !entry.exists() {
+        add(device)?;
+        while !comes_within(entry, ANNOUNCE_AGAIN_MS) {
             if deadline.has_passed() {
                 bail!("udev did not describe {} within 20 s", device.display());
             }
-            clock::sleep_ms(5);
+            add(device)?;
         }
     }
-    Ok(())
+    others.iter().try_for_each(|(device, _)| add(device))
+}
+
+fn comes_within(path: &Path, ms: u64) -> bool {
+    let end_ns = clock::now_ns() + ms * clock::MS;
+    while !path.exists() {
+        if clock::now_ns() > end_ns {
+            return false;
+        }
+        clock::sleep_ms(5);
+    }
+    true
 }
 
 /// Where udev keeps what it knows about a device with a node.

@@ -18,7 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::{
     debian::{Wanted, resolve},
     host::{Interrupt, Layout, Steps},
-    image::{self, KernelImages},
+    image::{self, Emulator, KernelImages},
     plan::{Plan, Planned},
     store::Store,
     vm::{self, Accelerator, Console, Disk, Progress, Spec},
@@ -30,6 +30,7 @@ const BAR: u64 = 1000;
 /// What the machines of some scenarios boot from.
 #[derive(Debug)]
 pub struct Images {
+    emulator: Emulator,
     base: PathBuf,
     kernels: BTreeMap<Wanted, KernelImages>,
     overlays: BTreeMap<Vec<String>, PathBuf>,
@@ -49,6 +50,7 @@ impl Images {
         renew: bool,
     ) -> Result<Self> {
         let mut images = Self {
+            emulator: image::emulator(layout, store)?,
             base: image::base(layout, store)?.join("base.ext4"),
             kernels: BTreeMap::new(),
             overlays: BTreeMap::new(),
@@ -70,6 +72,12 @@ impl Images {
             }
         }
         Ok(images)
+    }
+
+    /// The emulator.
+    #[must_use]
+    pub fn emulator(&self) -> &Emulator {
+        &self.emulator
     }
 
     /// The kernel for `wanted`.
@@ -124,7 +132,7 @@ pub fn run(layout: &Layout, store: &Store, plan: &Plan, interrupt: &Interrupt, v
     let kernels: Vec<Wanted> = plan.runs.iter().map(|run| run.kernel.clone()).collect();
     let images = Images::build(layout, store, &scenarios, &kernels, false)?;
     let kvm = match (plan.machine.mode, plan.runs.first()) {
-        (Mode::Parallel, Some(first)) => vm::kvm_works(images.kernel(&first.kernel)?)?,
+        (Mode::Parallel, Some(first)) => vm::kvm_works(images.emulator(), images.kernel(&first.kernel)?)?,
         _ => false,
     };
     let accelerator = Accelerator::of(plan.machine.mode, kvm);
@@ -134,6 +142,7 @@ pub fn run(layout: &Layout, store: &Store, plan: &Plan, interrupt: &Interrupt, v
         .map(|run| {
             let kernel = images.kernel(&run.kernel)?;
             Ok(Spec {
+                emulator: images.emulator.clone(),
                 accelerator,
                 cpus: plan.machine.cpus,
                 kernel: kernel.clone(),

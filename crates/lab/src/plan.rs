@@ -68,7 +68,7 @@ impl Plan {
         let scenarios = args.scenarios.iter().map(|name| scenario(layout, name)).collect::<Result<Vec<_>>>()?;
         let scenarios = scenarios.into_iter().map(|s| adapted(s, args)).collect::<Result<Vec<_>>>()?;
         let tools = tools(layout, &args.under)?;
-        require(&[Program::QEMU, Program::SETPRIV])?;
+        require(&[Program::SETPRIV])?;
         free_space(&layout.lab(""), RUN_SPACE_MIB, "running machines")?;
         if args.jobs == Some(0) {
             bail!("--jobs is 0: allowed is 1 or more");

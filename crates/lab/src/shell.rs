@@ -8,7 +8,7 @@ use appease_scenario::Mode;
 use crate::{
     cli::ShellArgs,
     fleet::Images,
-    host::{Layout, Program, guarded, require},
+    host::{Layout, Program, require},
     plan,
     scheduler::PEERS,
     store::Store,
@@ -25,13 +25,14 @@ const TICK: Duration = Duration::from_millis(100);
 pub fn shell(layout: &Layout, store: &Store, args: &ShellArgs) -> Result<()> {
     let machine = plan::machine(&args.machine, Mode::Parallel)?;
     let scenario = args.scenario.as_deref().map(|name| plan::scenario(layout, name)).transpose()?;
-    require(&[Program::QEMU, Program::SETPRIV])?;
+    require(&[Program::SETPRIV])?;
     let tools = tools(layout, &args.with)?;
     let scenarios: Vec<_> = scenario.iter().collect();
     let images = Images::build(layout, store, &scenarios, std::slice::from_ref(&args.kernel), false)?;
     let kernel = images.kernel(&args.kernel)?;
-    let kvm = machine.mode == Mode::Parallel && vm::kvm_works(kernel)?;
+    let kvm = machine.mode == Mode::Parallel && vm::kvm_works(images.emulator(), kernel)?;
     let spec = Spec {
+        emulator: images.emulator().clone(),
         accelerator: Accelerator::of(machine.mode, kvm),
         cpus: machine.cpus,
         kernel: kernel.clone(),
@@ -41,9 +42,7 @@ pub fn shell(layout: &Layout, store: &Store, args: &ShellArgs) -> Result<()> {
         sockets: None,
     };
     store.steps().note("starting the machine: Ctrl-A x ends it, Ctrl-A h helps");
-    let mut command = guarded("qemu-system-x86_64", "KILL");
-    command.args(vm::arguments(&spec));
-    let mut qemu = Qemu::start_in_foreground(command)?;
+    let mut qemu = Qemu::start_in_foreground(vm::command(&spec))?;
     let status = loop {
         // The terminal's Ctrl-C goes to the guest; a signal from elsewhere ends us both.
         store.interrupt().check()?;

@@ -6,7 +6,7 @@ mod sys {
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
 
-pub use sys::{LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_OVERDUE_PCT};
+pub use sys::{LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT};
 
 /// Defines safe functions over the C ones of the same name.
 macro_rules! native {
@@ -36,7 +36,13 @@ native! {
     /// Virtual time with which a task queues up that may have slept.
     progress_catch_up(vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What of its share the other lane must get now.
-    progress_owed(now_ns: u64, epoch_start_ns: u64, epoch_ns: u64, other_ns: u64, share_pct: u32) -> u64;
+    progress_owed(now_ns: u64, epoch_start_ns: u64, epoch_ns: u64, other_ns: u64, share_ns: u64) -> u64;
+    /// What the other lane must get of an epoch.
+    progress_share(epoch_ns: u64, share_pct: u32) -> u64;
+    /// What it must get of the next epoch.
+    progress_next_share(epoch_ns: u64, share_pct: u32, share_ns: u64, other_ns: u64, has_work: bool) -> u64;
+    /// Whether kernel threads may still go before everybody.
+    progress_kernel_fits(epoch_ns: u64, kernel_ns: u64) -> bool;
     /// Whether an overdue task may run before attended ones.
     progress_overdue_fits(epoch_ns: u64, other_ns: u64) -> bool;
     /// A debt after some time.

@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use appease_policy::{
-    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_OVERDUE_PCT, loan_debt, loan_granted, progress_catch_up,
-    progress_charge, progress_clock, progress_overdue_fits, progress_owed, unhappiness_key, unhappiness_ns,
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, loan_debt, loan_granted, progress_catch_up,
+    progress_charge, progress_clock, progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_owed, progress_share, unhappiness_key, unhappiness_ns,
     unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
@@ -96,16 +96,45 @@ proptest! {
     ) {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
         let part = |of: u64, f: f64| (of as f64 * f) as u64;
-        let due = epoch * u64::from(share) / 100;
+        let due = progress_share(epoch, share);
         let other = part(due, got);
         let now = start + part(epoch, into);
-        let owed = progress_owed(now, start, epoch, other, share);
+        let owed = progress_owed(now, start, epoch, other, due);
         let left = start + epoch - now;
         if owed == 0 {
             prop_assert!(other >= due || left > due - other, "left {left} of the epoch for {}", due - other);
         } else {
             prop_assert_eq!(owed, due - other);
         }
+    }
+
+    /// Called in late every time, the lane still gets its share over a long time, and what it saves up has a limit.
+    #[test]
+    fn what_is_owed_is_carried_on(
+        epoch in 1_000_000..SECOND_NS, share in 1u32..=50, late in proptest::collection::vec(0.0..0.9f64, 50..100),
+    ) {
+        let due = progress_share(epoch, share);
+        let (mut target, mut got) = (due, 0u64);
+        for part in &late {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+            let other = (target as f64 * (1.0 - part)) as u64;
+            prop_assert!(target <= 2 * due, "{target} of {due}");
+            prop_assert_eq!(progress_next_share(epoch, share, target, other, false), due);
+            got += other;
+            let next = progress_next_share(epoch, share, target, other, true);
+            prop_assert_eq!(next, due + (target - other).min(due));
+            target = next;
+        }
+        // Nothing was forgiven when no more than one share was owed at a time.
+        if late.iter().all(|part| *part < 0.5) {
+            let asked = due * late.len() as u64;
+            prop_assert!(got + target - due + late.len() as u64 >= asked, "{got} of {asked}");
+        }
+    }
+
+    #[test]
+    fn kernel_threads_have_a_ceiling(epoch in 1_000_000..SECOND_NS, kernel in 0..2 * SECOND_NS) {
+        prop_assert_eq!(progress_kernel_fits(epoch, kernel), kernel < epoch * u64::from(PROGRESS_KERNEL_PCT) / 100);
     }
 
     #[test]

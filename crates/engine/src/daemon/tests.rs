@@ -77,8 +77,8 @@ impl Platform for Fake {
 }
 
 impl Eyes for FakeEyes {
-    fn attach_new_modules(&mut self) -> Result<Vec<&'static str>, BpfError> {
-        Ok(Vec::new())
+    fn attach_new_modules(&mut self) -> Vec<&'static str> {
+        Vec::new()
     }
 
     fn stand_down(&self) -> Result<(), BpfError> {

@@ -132,41 +132,74 @@ impl Archive {
         Ok(text.lines().filter_map(parse_madison).collect())
     }
 
+    /// A package of `suite` and all that it depends on there, down to the C library.
+    ///
+    /// # Errors
+    /// When apt fails: the lists were not fetched yet, or the suite has no such package.
+    pub fn closure(&self, suite: &str, package: &str) -> Result<Vec<Listed>> {
+        let text = self
+            .tool("apt-get", &format!("see what {package} depends on"))
+            .args(["install", "--simulate", "--no-install-recommends", "--target-release", suite, package])
+            .output(None)?;
+        Ok(text.lines().filter_map(|line| parse_simulated(line, suite)).collect())
+    }
+
     /// Downloads packages, unless they are kept already, and returns their files.
     ///
     /// # Errors
     /// When one is neither kept nor in the archive.
     pub fn download(&self, packages: &[Listed], steps: &Steps) -> Result<Vec<PathBuf>> {
-        let kept: Vec<PathBuf> = packages.iter().map(|p| self.debs.join(file_name(p))).collect();
-        let missing: Vec<String> = packages
-            .iter()
-            .zip(&kept)
-            .filter(|(_, file)| !file.is_file())
-            .map(|(p, _)| format!("{}={}", p.package, p.version))
-            .collect();
+        let missing: Vec<&Listed> = packages.iter().filter(|p| kept(&self.debs, p).is_none()).collect();
         if !missing.is_empty() {
-            let step = steps.begin(&format!("download {}", missing.join(" ")));
+            let names: Vec<String> = missing.iter().map(|p| format!("{}={}", p.package, p.version)).collect();
+            let step = steps.begin(&format!("download {}", summary(&names)));
             // Into `partial` first: a file in the cache is whole.
             let partial = self.debs.join("partial");
-            self.tool("apt-get", format!("download {}", missing.join(", ")).as_str())
+            self.tool("apt-get", &format!("download {}", names.join(", ")))
                 .args(["download", "-q"])
-                .args(&missing)
+                .args(&names)
                 .dir(&partial)
                 .run(Some(&step))?;
-            for file in kept.iter().filter(|file| !file.is_file()) {
-                let name = file.file_name().unwrap_or_default();
-                fs::rename(partial.join(name), file)
-                    .with_context(|| format!("keep the downloaded {}", file.display()))?;
+            for package in missing {
+                let file = kept(&partial, package).with_context(|| format!("{} was not downloaded", package.package))?;
+                let to = self.debs.join(file.file_name().unwrap_or_default());
+                fs::rename(&file, &to).with_context(|| format!("keep the downloaded {}", to.display()))?;
             }
             step.done();
         }
-        Ok(kept)
+        packages
+            .iter()
+            .map(|p| kept(&self.debs, p).with_context(|| format!("{} is not kept", p.package)))
+            .collect()
     }
 }
 
-/// The name under which apt stores a package.
-fn file_name(listed: &Listed) -> String {
-    format!("{}_{}_amd64.deb", listed.package, listed.version.replace(':', "%3a"))
+/// The first few of many packages.
+fn summary(names: &[String]) -> String {
+    const SHOWN: usize = 6;
+    match names.get(..SHOWN) {
+        Some(first) if names.len() > SHOWN => format!("{} and {} more", first.join(" "), names.len() - SHOWN),
+        _ => names.join(" "),
+    }
+}
+
+/// The file of a package in `dir`, if it is there.
+fn kept(dir: &Path, listed: &Listed) -> Option<PathBuf> {
+    file_names(listed).map(|name| dir.join(name)).into_iter().find(|file| file.is_file())
+}
+
+/// The names under which apt may store a package.
+fn file_names(listed: &Listed) -> [String; 2] {
+    ["amd64", "all"].map(|architecture| {
+        format!("{}_{}_{architecture}.deb", listed.package, listed.version.replace(':', "%3a"))
+    })
+}
+
+/// `Inst libc6 (2.41-12 Debian:13.2/stable [amd64])` of `apt-get --simulate`.
+fn parse_simulated(line: &str, suite: &str) -> Option<Listed> {
+    let (package, rest) = line.strip_prefix("Inst ")?.split_once(" (")?;
+    let version = rest.split_whitespace().next()?;
+    Some(Listed { package: package.into(), version: version.into(), suite: suite.into() })
 }
 
 /// ` linux-image-6.18.15+deb13-amd64 | 6.18.15-1~bpo13+1 | http://… trixie-backports/main amd64 Packages`.
@@ -199,7 +232,7 @@ pub fn debian_mirror() -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Listed, file_name, parse_madison};
+    use super::{Listed, file_names, parse_madison, parse_simulated, summary};
 
     #[test]
     fn madison_lines() {
@@ -220,6 +253,23 @@ mod tests {
     #[test]
     fn an_epoch_is_escaped_as_apt_does() {
         let listed = Listed { package: "xterm".into(), version: "2:398-1".into(), suite: "sid".into() };
-        assert_eq!(file_name(&listed), "xterm_2%3a398-1_amd64.deb");
+        assert_eq!(file_names(&listed), ["xterm_2%3a398-1_amd64.deb", "xterm_2%3a398-1_all.deb"]);
+    }
+
+    #[test]
+    fn simulated_installations() {
+        let listed = parse_simulated("Inst libc6 (2.41-12+deb13u4 Debian:13.7/stable [amd64]) []", "trixie");
+        assert_eq!(
+            listed,
+            Some(Listed { package: "libc6".into(), version: "2.41-12+deb13u4".into(), suite: "trixie".into() })
+        );
+        assert_eq!(parse_simulated("Conf libc6 (2.41-12+deb13u4 Debian:13.7/stable [amd64])", "trixie"), None);
+    }
+
+    #[test]
+    fn many_packages_are_summed_up() {
+        let names: Vec<String> = (0..8).map(|n| n.to_string()).collect();
+        assert_eq!(summary(&names), "0 1 2 3 4 5 and 2 more");
+        assert_eq!(summary(&names[..6]), "0 1 2 3 4 5");
     }
 }

@@ -20,8 +20,6 @@ pub struct Program {
 }
 
 impl Program {
-    /// The emulator.
-    pub const QEMU: Self = Self { name: "qemu-system-x86_64", package: "qemu-system-x86" };
     /// Writes ext4 images.
     pub const MKE2FS: Self = Self { name: "mke2fs", package: "e2fsprogs" };
     /// Assembles root file systems.
@@ -89,7 +87,6 @@ mod tests {
     #[test]
     fn every_program_comes_from_the_table() {
         for program in [
-            Program::QEMU,
             Program::MKE2FS,
             Program::MMDEBSTRAP,
             Program::FFMPEG,

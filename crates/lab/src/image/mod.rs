@@ -1,6 +1,7 @@
-//! What a machine boots from: root file system, package overlays, kernel, tools, clips.
+//! What a machine runs on and boots from: emulator, root file system, package overlays, kernel, tools, clips.
 
 mod clip;
+mod emulator;
 mod ext4;
 mod index;
 mod initramfs;
@@ -9,6 +10,7 @@ mod rootfs;
 mod tools;
 
 pub use clip::{EXTENSION as CLIP_EXTENSION, clip};
+pub use emulator::{Emulator, emulator};
 pub use kernel::{KernelImages, kernel};
 pub use rootfs::{base, overlay};
 pub use tools::tools;

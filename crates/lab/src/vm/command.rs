@@ -3,14 +3,14 @@
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
-    process::Stdio,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use appease_scenario::Mode;
 
-use crate::{host::guarded, image::KernelImages};
+use crate::image::{Emulator, KernelImages};
 
 /// Memory of a machine, MiB.
 pub const MEMORY_MIB: u64 = 2048;
@@ -86,6 +86,8 @@ pub enum Console {
 /// A machine.
 #[derive(Debug, Clone)]
 pub struct Spec {
+    /// The program.
+    pub emulator: Emulator,
     /// What executes it.
     pub accelerator: Accelerator,
     /// Number of CPUs.
@@ -107,9 +109,16 @@ fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }
 
-/// The command line without the program's name.
+/// The command that is the machine.
 #[must_use]
-pub fn arguments(spec: &Spec) -> Vec<OsString> {
+pub fn command(spec: &Spec) -> Command {
+    let mut command = spec.emulator.command();
+    command.args(arguments(spec));
+    command
+}
+
+/// The command line without the program's name.
+fn arguments(spec: &Spec) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
     add(&["-machine", "pc", "-m", &MEMORY_MIB.to_string(), "-smp", &spec.cpus.to_string()]);
@@ -152,13 +161,14 @@ pub fn arguments(spec: &Spec) -> Vec<OsString> {
 ///
 /// # Errors
 /// When QEMU cannot be started.
-pub fn kvm_works(kernel: &KernelImages) -> Result<bool> {
+pub fn kvm_works(emulator: &Emulator, kernel: &KernelImages) -> Result<bool> {
     if std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_err() {
         return Ok(false);
     }
     let dir = tempfile::tempdir().context("create a directory for trying KVM")?;
     let log = dir.path().join("console");
     let spec = Spec {
+        emulator: emulator.clone(),
         accelerator: Accelerator::Kvm,
         cpus: 1,
         kernel: kernel.clone(),
@@ -167,8 +177,8 @@ pub fn kvm_works(kernel: &KernelImages) -> Result<bool> {
         console: Console::File(log.clone()),
         sockets: None,
     };
-    let mut command = guarded("qemu-system-x86_64", "KILL");
-    command.args(arguments(&spec)).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut command = command(&spec);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut qemu = super::Qemu::start(command)?;
     let end = Instant::now() + KVM_TRIAL;
     while Instant::now() < end && qemu.exited()?.is_none() {
@@ -183,10 +193,11 @@ mod tests {
     use appease_scenario::Mode;
 
     use super::{Accelerator, Console, Disk, Spec, arguments};
-    use crate::image::KernelImages;
+    use crate::image::{Emulator, KernelImages};
 
     fn spec(accelerator: Accelerator, cpus: u32) -> Spec {
         Spec {
+            emulator: Emulator::at("emulator"),
             accelerator,
             cpus,
             kernel: KernelImages {

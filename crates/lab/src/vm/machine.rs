@@ -14,8 +14,8 @@ use std::{
 use anyhow::{Context, Result};
 use appease_scenario::{Event, Job, Outcome, Run};
 
-use super::{Console, Disk, Qemu, Spec, arguments, qmp::Qmp, tail, workspace};
-use crate::host::{Interrupt, guarded};
+use super::{Console, Disk, Qemu, Spec, command, qmp::Qmp, tail, workspace};
+use crate::host::Interrupt;
 
 /// How often everything is looked at.
 const TICK: Duration = Duration::from_millis(100);
@@ -68,8 +68,8 @@ pub fn run(
     spec.sockets = Some(sockets.clone());
 
     let log = File::create(file("qemu")).context("create QEMU's log")?;
-    let mut command = guarded("qemu-system-x86_64", "KILL");
-    command.args(arguments(&spec)).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    let mut command = command(&spec);
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     let mut machine = Machine {
         qemu: Qemu::start(command)?,
         control,

@@ -7,7 +7,7 @@ mod process;
 mod qmp;
 mod workspace;
 
-pub use command::{Accelerator, Console, Disk, MEMORY_MIB, Spec, arguments, kvm_works};
+pub use command::{Accelerator, Console, Disk, MEMORY_MIB, Spec, command, kvm_works};
 pub use console::tail;
 pub use machine::{Limits, Progress, run};
 pub use process::Qemu;
