@@ -56,13 +56,6 @@ struct {
 	__type(value, u64);
 } sched_counters SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, APPEASE_NR_LANES);
-	__type(key, u32);
-	__type(value, u64);
-} lane_totals SEC(".maps");
-
 /* CPU time by lane of exited tasks, by command name. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -89,6 +82,7 @@ struct {
 } task_ctxs SEC(".maps");
 
 struct cpu_ctx {
+	u64 lane_ns[APPEASE_NR_LANES];	/* CPU time since the scheduler was attached; first, user space reads it */
 	u64 epoch_start_ns;
 	u64 share_ns;	/* what the other lanes must get of this epoch */
 	u64 other_ns;	/* what they got */
@@ -122,6 +116,12 @@ static u64 queue_vtime;
  * look-up of an empty queue at each dispatch.
  */
 static bool maybe_attended, maybe_idle, maybe_overdue, maybe_other;
+
+/*
+ * On one CPU: the local queue may hold a task of the other lanes, put there because nobody else waited. Attended tasks go
+ * before it. Cleared when the local queue is found empty.
+ */
+static bool plain_waits;
 
 /*
  * With several CPUs the flags say nothing: the insertion happens only after ops.enqueue() has returned, and another CPU
@@ -161,7 +161,7 @@ static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
 {
 	u32 zero = 0;
 
-	return bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
+	return nr_cpus == 1 ? this_cpu_ctx() : bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
 }
 
 /*
@@ -278,7 +278,7 @@ static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
 /* Charges @p for the CPU time since it was last looked at. */
 static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
-	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, *lane_total;
+	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns;
 	u32 lane = tctx->lane;
 	struct cpu_ctx *cctx;
 
@@ -292,22 +292,19 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
 	}
 	/* Not of this CPU: a task whose affinity changes is stopped from another one. */
-	cctx = cpu_ctx_of(scx_bpf_task_cpu(p));
+	cctx = cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+	if (!cctx || lane >= APPEASE_NR_LANES)
+		return;
 	if (lane >= APPEASE_LANE_OTHER) {
 		if (lane == APPEASE_LANE_OTHER)
 			queue_vtime = progress_clock(queue_vtime, tctx->vtime, ran);
 		tctx->vtime += progress_charge(ran, p->scx.weight);
-		if (cctx)
-			cctx->other_ns += ran;
-	} else if (lane == APPEASE_LANE_KERNEL && cctx) {
+		cctx->other_ns += ran;
+	} else if (lane == APPEASE_LANE_KERNEL) {
 		cctx->kernel_ns += ran;
 	}
-	if (lane >= APPEASE_NR_LANES)
-		return;
 	tctx->lane_ns[lane] += ran;
-	lane_total = bpf_map_lookup_elem(&lane_totals, &lane);
-	if (lane_total)
-		*lane_total += ran;
+	cctx->lane_ns[lane] += ran;
 }
 
 /*
@@ -406,7 +403,7 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 	 * One that already waits in the local queue is about to run, and has displaced the running task: then others
 	 * wait their turn by their key.
 	 */
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > plain_waits)
 		return WORTH_KEEPING;
 	judge(curr, mono, &standing);
 	if (standing.attended)

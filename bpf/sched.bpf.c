@@ -40,11 +40,27 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	return cpu;
 }
 
+/*
+ * Whether @p is next whatever the rules: with one CPU, nobody attended, and nobody else waiting. Saves such wake-ups, to
+ * and fro through a pipe for one, the way through a queue that they would have to themselves.
+ */
+static __always_inline bool is_next_anyway(struct task_struct *p)
+{
+	return nr_cpus == 1 && !is_kthread(p) && !(maybe_attended | maybe_other | maybe_overdue | maybe_idle) &&
+	       !is_armed() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL);
+}
+
 void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	struct task_ctx *tctx = try_task_ctx(p);
 	struct standing standing;
+	struct task_ctx *tctx;
 
+	if (is_next_anyway(p)) {
+		plain_waits = true;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return;
+	}
+	tctx = try_task_ctx(p);
 	if (!tctx) {
 		/* Without a record it is still run; not from the local queue, which would go before everybody. */
 		maybe_other = true;
@@ -99,6 +115,10 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now, bool runs_
 	cctx->kernel_ns = 0;
 }
 
+/* With one CPU, how many turns of the other lane pass until its queue is looked at for whether it is empty. */
+#define LOOK_EACH_TURNS 4
+static u32 turns;
+
 static __always_inline bool take(u64 dsq, bool *maybe)
 {
 	if (!may_hold(maybe))
@@ -122,7 +142,13 @@ static __always_inline bool take_other(void)
 		if (first && policy_before(queue_vtime, first->scx.dsq_vtime))
 			queue_vtime = first->scx.dsq_vtime;
 	}
-	return take(DSQ_OTHER, &maybe_other) || take(DSQ_IDLE, &maybe_idle);
+	if (take(DSQ_OTHER, &maybe_other)) {
+		/* It may have been the last. To see that at each turn would cost the others more than it saves these. */
+		if (nr_cpus == 1 && !(++turns % LOOK_EACH_TURNS) && !scx_bpf_dsq_nr_queued(DSQ_OTHER))
+			maybe_other = false;
+		return true;
+	}
+	return take(DSQ_IDLE, &maybe_idle);
 }
 
 /* What the other lanes must get before attended work: their share of the epoch, and whoever waited too long. */
@@ -155,6 +181,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (!cctx)
 		return;
 	cctx->turn = 0;
+	plain_waits = false;
 	if (prev_runnable) {
 		tctx = try_task_ctx(prev);
 		/* ops.stopping() comes after this: the comparisons below need the turn that just ended counted in. */

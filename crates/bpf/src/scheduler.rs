@@ -134,13 +134,17 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not answer.
     pub fn lanes(&self) -> Result<LaneTimes, Error> {
-        const NAMES: [&str; 4] = ["", "", "", ""];
-        let sums = read_counters(&self.skel.maps.lane_totals, &NAMES)?;
-        let mut times = LaneTimes::default();
-        for (time, (_, sum)) in times.iter_mut().zip(sums) {
-            *time = sum;
+        let cpus = self
+            .skel
+            .maps
+            .cpu_ctxs
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|e| Error::libbpf("read the CPU time by lane", e))?;
+        let mut sum = LaneTimes::default();
+        for cpu in cpus.iter().flatten() {
+            add(&mut sum, times(cpu));
         }
-        Ok(times)
+        Ok(sum)
     }
 
     /// Counters by name.
