@@ -12,6 +12,7 @@
 #include "policy/progress.h"
 
 #define PF_KTHREAD 0x00200000
+#define DEFAULT_PRIO 120
 #define SCHED_IDLE_POLICY 5
 #define SCHED_EXT_POLICY 7
 
@@ -27,6 +28,9 @@
 
 /* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
 #define KTHREAD_PATIENCE_NS 50000000ULL
+
+/* Slices end at ticks: so much later at most. */
+#define LONGEST_TICK_NS 10000000ULL
 
 /* Equals do not take the CPU from each other for less. */
 #define PREEMPT_MARGIN_NS 200000ULL
@@ -123,6 +127,9 @@ static bool maybe_attended, maybe_idle, maybe_overdue, maybe_other;
  */
 static bool plain_waits;
 
+/* On one CPU: the running task is being displaced by one that goes on with its turn. */
+static bool gives_way;
+
 /*
  * With several CPUs the flags say nothing: the insertion happens only after ops.enqueue() has returned, and another CPU
  * may find the queue empty in between and clear the flag of a queue that then holds a task.
@@ -166,11 +173,18 @@ static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
 
 /*
  * A kernel thread. Also one that the kernel put behind others: it may hold a lock that an attended task needs, as
- * khugepaged (nice 19) holds the mmap_lock of a player, which then lost frames for as long as khugepaged waited.
+ * khugepaged (nice 19) holds the mmap_lock of a player, which then lost frames for as long as khugepaged waited. Such a
+ * one goes first among the attended; it does not go before all, for it can work for 6 ms at a time.
  */
 static __always_inline bool is_kthread(const struct task_struct *p)
 {
 	return p->flags & PF_KTHREAD;
+}
+
+/* A kernel thread that has time; the lock that it may hold is waited for by tasks that then sleep, and let it run. */
+static __always_inline bool is_background(const struct task_struct *p)
+{
+	return p->static_prio > DEFAULT_PRIO;
 }
 
 /* Lane of @p when nobody waits for it. */
@@ -275,23 +289,31 @@ static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
 	return standing.attended;
 }
 
-/* Charges @p for the CPU time since it was last looked at. */
+/*
+ * Charges @p for the CPU time since it was last looked at: whenever a CPU looks for its next task after it, and when it is
+ * queued. There is no ops.stopping(), which would cost each switch a call. So on one CPU a task may have run for long
+ * unseen, by turns with another, while nobody else wanted the CPU and nobody was served: what is beyond one turn is
+ * counted in its lane, but held against nobody.
+ */
 static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 {
-	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns;
+	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0;
 	u32 lane = tctx->lane;
 	struct cpu_ctx *cctx;
 
-	/* At the end of a slice ops.dispatch() has charged it already. */
 	if (!ran)
 		return;
 	tctx->ran_ns = total;
+	if (ran > slice_ns + LONGEST_TICK_NS) {
+		unseen = ran - slice_ns - LONGEST_TICK_NS;
+		ran -= unseen;
+	}
 	tctx->turn_ns += ran;
 	if (lane != APPEASE_LANE_KERNEL) {
 		/* It may have read in the middle of its turn, or its attention may have ended. */
 		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
 	}
-	/* Not of this CPU: a task whose affinity changes is stopped from another one. */
+	/* Not this CPU: it may be queued from another one. */
 	cctx = cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
 	if (!cctx || lane >= APPEASE_NR_LANES)
 		return;
@@ -305,6 +327,10 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 	}
 	tctx->lane_ns[lane] += ran;
 	cctx->lane_ns[lane] += ran;
+	if (unseen && lane != APPEASE_LANE_KERNEL)
+		lane = plain_lane(p);
+	tctx->lane_ns[lane] += unseen;
+	cctx->lane_ns[lane] += unseen;
 }
 
 /*
@@ -317,16 +343,15 @@ static __always_inline bool goes_first(struct task_struct *p, const struct task_
 
 	if (tctx->turn_ns >= slice_ns)
 		return false;
-	cctx = cpu_ctx_of(scx_bpf_task_cpu(p));
+	cctx = cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
 	return cctx && progress_kernel_fits(epoch_ns, cctx->kernel_ns);
 }
 
-/* Queues @p before everything else on its CPU; a kernel thread that runs there is not displaced. */
-static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+/* Queues the kernel thread @p before everything else on its CPU; one that runs there is not displaced. */
+static __always_inline void enqueue_first(struct task_struct *p, u64 enq_flags)
 {
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p));
 
-	tctx->lane = APPEASE_LANE_KERNEL;
 	if (!curr || !is_kthread(curr))
 		enq_flags |= SCX_ENQ_PREEMPT;
 	else
@@ -366,16 +391,6 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 	kick_idle(p);
 }
 
-/* Queues a kernel thread that does not go first among the attended tasks, as if its work had been asked for now. */
-static __always_inline void enqueue_waiting_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
-{
-	tctx->lane = APPEASE_LANE_KERNEL;
-	tctx->queued_ns = scx_bpf_now();
-	maybe_attended = true;
-	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice_ns, bpf_ktime_get_ns(), enq_flags);
-	kick_idle(p);
-}
-
 /* How much what runs on a CPU is worth to a waking attended task. */
 enum worth {
 	WORTH_KEEPING,
@@ -397,7 +412,7 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 	if (is_partial && curr->policy != SCHED_EXT_POLICY && !(curr->flags & PF_IDLE))
 		return WORTH_KEEPING;
 	tctx = try_task_ctx(curr);
-	if (tctx && tctx->lane == APPEASE_LANE_KERNEL && is_kthread(curr))
+	if (is_kthread(curr) && !is_background(curr) && tctx && tctx->lane == APPEASE_LANE_KERNEL)
 		return WORTH_KEEPING;
 	/*
 	 * One that already waits in the local queue is about to run, and has displaced the running task: then others
@@ -436,15 +451,12 @@ static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
 	return best;
 }
 
-static __always_inline void enqueue_attended(struct task_struct *p, struct task_ctx *tctx,
-					     const struct standing *standing, u64 mono, u64 enq_flags)
+/* Queues @p by @key; if it @may_displace, on the CPU of a task that is worth less. */
+static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 slice, u64 mono,
+					   bool may_displace, u64 enq_flags)
 {
-	u64 slice = standing->request ? slice_ns : loan_ns, key = standing->key;
-
-	tctx->lane = APPEASE_LANE_ATTENDED;
 	tctx->queued_ns = scx_bpf_now();
-	count_sched(CNT_ATTENDED);
-	if (enq_flags & SCX_ENQ_WAKEUP) {
+	if (may_displace) {
 		s32 cpu = find_victim(p, key, mono);
 
 		if (cpu >= 0) {
@@ -459,6 +471,30 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 	maybe_attended = true;
 	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key, enq_flags);
 	kick_idle(p);
+}
+
+static __always_inline void enqueue_attended(struct task_struct *p, struct task_ctx *tctx,
+					     const struct standing *standing, u64 mono, u64 enq_flags)
+{
+	tctx->lane = APPEASE_LANE_ATTENDED;
+	count_sched(CNT_ATTENDED);
+	enqueue_by_key(p, tctx, standing->key, standing->request ? slice_ns : loan_ns, mono,
+		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
+}
+
+/* Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now. */
+static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
+{
+	bool fits = goes_first(p, tctx);
+	u64 mono;
+
+	tctx->lane = APPEASE_LANE_KERNEL;
+	if (fits && !is_background(p)) {
+		enqueue_first(p, enq_flags);
+		return;
+	}
+	mono = bpf_ktime_get_ns();
+	enqueue_by_key(p, tctx, mono, slice_ns, mono, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
 }
 
 #endif

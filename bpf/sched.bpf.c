@@ -41,13 +41,34 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 }
 
 /*
- * Whether @p is next whatever the rules: with one CPU, nobody attended, and nobody else waiting. Saves such wake-ups, to
- * and fro through a pipe for one, the way through a queue that they would have to themselves.
+ * With one CPU, while nobody is served and nothing waits in a queue: lets a task that wakes up go on with the turn that it
+ * did not use up, in place of the running one, which comes after it. Saves those who wake each other to and fro, through
+ * a pipe for one, the way through a queue that they would have to themselves. A used up turn is queued for as always, so
+ * shares are kept; and whoever finds somebody in the local queue already goes through the queues.
  */
-static __always_inline bool is_next_anyway(struct task_struct *p)
+static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
-	return nr_cpus == 1 && !is_kthread(p) && !(maybe_attended | maybe_other | maybe_overdue | maybe_idle) &&
-	       !is_armed() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL);
+	if (nr_cpus > 1 || is_kthread(p) || maybe_attended | maybe_other | maybe_overdue | maybe_idle || is_armed())
+		return false;
+	if (enq_flags & SCX_ENQ_WAKEUP) {
+		u64 slice = p->scx.slice;
+
+		if (!slice || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
+			return false;
+		if (!is_kthread(bpf_get_current_task_btf())) {
+			gives_way = true;
+			enq_flags |= SCX_ENQ_PREEMPT;
+		}
+		plain_waits = true;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice < slice_ns ? slice : slice_ns, enq_flags);
+		return true;
+	}
+	if (!gives_way)
+		return false;
+	gives_way = false;
+	plain_waits = true;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+	return true;
 }
 
 void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
@@ -55,11 +76,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	struct standing standing;
 	struct task_ctx *tctx;
 
-	if (is_next_anyway(p)) {
-		plain_waits = true;
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+	if (went_on(p, enq_flags))
 		return;
-	}
 	tctx = try_task_ctx(p);
 	if (!tctx) {
 		/* Without a record it is still run; not from the local queue, which would go before everybody. */
@@ -67,16 +85,14 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, queue_vtime, enq_flags);
 		return;
 	}
+	charge(p, tctx);
 	if (enq_flags & SCX_ENQ_REENQ)
 		count_sched(CNT_REENQUEUED);
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		tctx->turn_ns = 0;
 	/* A kernel thread that works for longer must not lock the others out. */
 	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS) {
-		if (goes_first(p, tctx))
-			enqueue_kernel(p, tctx, enq_flags);
-		else
-			enqueue_waiting_kernel(p, tctx, enq_flags);
+		enqueue_kernel(p, tctx, enq_flags);
 		return;
 	}
 	if (is_armed()) {
@@ -116,7 +132,7 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now, bool runs_
 }
 
 /* With one CPU, how many turns of the other lane pass until its queue is looked at for whether it is empty. */
-#define LOOK_EACH_TURNS 4
+#define LOOK_EACH_TURNS 16
 static u32 turns;
 
 static __always_inline bool take(u64 dsq, bool *maybe)
@@ -181,15 +197,15 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (!cctx)
 		return;
 	cctx->turn = 0;
-	plain_waits = false;
-	if (prev_runnable) {
+	plain_waits = gives_way = false;
+	if (prev)
 		tctx = try_task_ctx(prev);
-		/* ops.stopping() comes after this: the comparisons below need the turn that just ended counted in. */
-		if (tctx)
-			charge(prev, tctx);
-		if (is_armed())
-			judge(prev, bpf_ktime_get_ns(), &standing);
-	}
+	if (tctx)
+		charge(prev, tctx);
+	if (!prev_runnable)
+		tctx = NULL;
+	else if (is_armed())
+		judge(prev, bpf_ktime_get_ns(), &standing);
 	turn_epoch(cctx, now, tctx && tctx->lane >= APPEASE_LANE_OTHER);
 
 	key = first_attended_key(cpu);
@@ -226,14 +242,6 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (prev_runnable)
 		scx_bpf_task_set_slice(prev, slice_ns);
-}
-
-void BPF_STRUCT_OPS(appease_stopping, struct task_struct *p, bool runnable)
-{
-	struct task_ctx *tctx = try_task_ctx(p);
-
-	if (tctx)
-		charge(p, tctx);
 }
 
 /*
@@ -306,6 +314,7 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 
 	if (!tctx || args->cancelled)
 		return;
+	charge(p, tctx);
 	bpf_probe_read_kernel(comm, sizeof(comm), p->comm);
 	command = bpf_map_lookup_elem(&commands, comm);
 	if (!command) {
@@ -378,7 +387,6 @@ SCX_OPS_DEFINE(appease_ops,
 	       .select_cpu	= (void *)appease_select_cpu,
 	       .enqueue		= (void *)appease_enqueue,
 	       .dispatch	= (void *)appease_dispatch,
-	       .stopping	= (void *)appease_stopping,
 	       .cpu_release	= (void *)appease_cpu_release,
 	       .update_idle	= (void *)appease_update_idle,
 	       .cpu_online	= (void *)appease_cpu_online,

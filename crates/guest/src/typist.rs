@@ -264,7 +264,9 @@ impl Crew {
                 actor.awaiting = None;
                 let shown = now + SHOW_NS;
                 actor.due_ns = if actor.has_more() { actor.due_ns.max(shown + actor.lead_ns()) } else { shown };
-                self.log.answered.insert((typist, stroke), Some(now));
+                // The typist may have noticed late, in the middle of somebody else's stroke.
+                let done = actor.waits_for.as_deref().and_then(since_written).map_or(now, |ago| now.saturating_sub(ago));
+                self.log.answered.insert((typist, stroke), Some(done));
                 actor.gave_up = 0;
             } else if now >= since + PATIENCE_NS {
                 actor.awaiting = None;
@@ -340,6 +342,12 @@ impl Crew {
         while rustix::io::read(&self.watch, &mut buffer).is_ok_and(|n| n > 0) {}
         Ok(())
     }
+}
+
+/// How long ago a file was written to, to within a tick, nanoseconds.
+fn since_written(path: &Path) -> Option<u64> {
+    let ago = std::fs::metadata(path).ok()?.modified().ok()?.elapsed().ok()?;
+    u64::try_from(ago.as_nanos()).ok()
 }
 
 fn size_of(path: &Path) -> u64 {
