@@ -110,7 +110,7 @@ pub struct RunArgs {
     /// Run the short form, as tests do
     #[arg(long)]
     pub short: bool,
-    /// Length of the measured part, virtual seconds [default: the scenario's]
+    /// Length of the measured part, virtual seconds [default: the scenario's]; typists and clips go on as long
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
     /// Save a picture of each machine's screen here

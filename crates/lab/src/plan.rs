@@ -141,12 +141,12 @@ fn planned(
 }
 
 fn adapted(scenario: Scenario, args: &RunArgs) -> Result<Scenario> {
-    let mut scenario = if args.short { scenario.shortened() } else { scenario };
+    let scenario = if args.short { scenario.shortened() } else { scenario };
     if let Some(seconds) = args.duration {
         if !(seconds > 0.0 && seconds <= 3600.0) {
             bail!("--duration is {seconds}: allowed is above 0, up to 3600");
         }
-        scenario.duration_s = seconds;
+        return Ok(scenario.lasting(seconds));
     }
     Ok(scenario)
 }

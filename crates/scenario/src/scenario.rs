@@ -236,6 +236,23 @@ impl Scenario {
         self
     }
 
+    /// With a measured part of `seconds`; in a longer one typists type on and clips play on to its end.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn lasting(mut self, seconds: f64) -> Self {
+        let (longer, more) = (seconds / self.duration_s, seconds - self.duration_s);
+        if more > 0.0 {
+            for typist in &mut self.typists {
+                typist.times = (f64::from(typist.times) * longer).ceil() as u32;
+            }
+            for clip in &mut self.clips {
+                clip.seconds += more.ceil() as u32;
+            }
+        }
+        self.duration_s = seconds;
+        self
+    }
+
     /// The application with this id.
     #[must_use]
     pub fn app(&self, id: &str) -> Option<&App> {

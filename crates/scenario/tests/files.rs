@@ -62,6 +62,17 @@ fn an_application_of_each_kind_is_understood_and_short_form_shortens() {
 }
 
 #[test]
+fn a_longer_run_is_busy_to_its_end() {
+    let clip = "[[clip]]\nname = \"film\"\nwidth = 320\nheight = 240\nfps = 25\nseconds = 8\n";
+    let parsed = Scenario::parse(&format!("{GOOD}\n{clip}"), "calm", "calm.toml");
+    let scenario = parsed.unwrap_or_else(|error| panic!("{error}"));
+    let long = scenario.clone().lasting(50.0);
+    assert_eq!((long.clips[0].seconds, long.typists[0].times), (8 + 45, 30));
+    let brief = scenario.lasting(2.0);
+    assert_eq!((brief.clips[0].seconds, brief.typists[0].times), (8, 3), "what is cut off needs no change");
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let wrong = [
         ("rows = 24", "rows = 24\ncolour = 3", "colour"),
