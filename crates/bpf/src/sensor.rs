@@ -149,9 +149,8 @@ impl Sensor {
         quiet_libbpf();
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
         // Hooks of modules are loaded apart: one that cannot be must not take the others with it.
-        let wanted: Vec<usize> = (0..HOOKS.len())
-            .filter(|&i| kernel.type_by_name::<Func<'_>>(HOOKS[i].function).is_some())
-            .collect();
+        let wanted: Vec<usize> =
+            (0..HOOKS.len()).filter(|&i| kernel.type_by_name::<Func<'_>>(HOOKS[i].function).is_some()).collect();
         let main = load_object(options, &wanted, None)?;
         let mut sensor = Self {
             main,
@@ -180,9 +179,7 @@ impl Sensor {
     /// Attaches hooks whose module has arrived meanwhile; returns their functions. One that the module does not have, or
     /// that the kernel refuses, is left out from then on.
     pub fn attach_new_modules(&mut self) -> Vec<&'static str> {
-        let is_new = |i: &usize| {
-            !self.attached.contains(i) && !self.refused.contains(i) && module_is_there(&HOOKS[*i])
-        };
+        let is_new = |i: &usize| !self.attached.contains(i) && !self.refused.contains(i) && module_is_there(&HOOKS[*i]);
         let new: Vec<usize> = (0..HOOKS.len()).filter(is_new).collect();
         let mut names = self.attach_late(&new);
         names.dedup();

@@ -265,7 +265,8 @@ impl Crew {
                 let shown = now + SHOW_NS;
                 actor.due_ns = if actor.has_more() { actor.due_ns.max(shown + actor.lead_ns()) } else { shown };
                 // The typist may have noticed late, in the middle of somebody else's stroke.
-                let done = actor.waits_for.as_deref().and_then(since_written).map_or(now, |ago| now.saturating_sub(ago));
+                let done =
+                    actor.waits_for.as_deref().and_then(since_written).map_or(now, |ago| now.saturating_sub(ago));
                 self.log.answered.insert((typist, stroke), Some(done));
                 actor.gave_up = 0;
             } else if now >= since + PATIENCE_NS {

@@ -161,16 +161,14 @@ impl Archive {
                 .dir(&partial)
                 .run(Some(&step))?;
             for package in missing {
-                let file = kept(&partial, package).with_context(|| format!("{} was not downloaded", package.package))?;
+                let file =
+                    kept(&partial, package).with_context(|| format!("{} was not downloaded", package.package))?;
                 let to = self.debs.join(file.file_name().unwrap_or_default());
                 fs::rename(&file, &to).with_context(|| format!("keep the downloaded {}", to.display()))?;
             }
             step.done();
         }
-        packages
-            .iter()
-            .map(|p| kept(&self.debs, p).with_context(|| format!("{} is not kept", p.package)))
-            .collect()
+        packages.iter().map(|p| kept(&self.debs, p).with_context(|| format!("{} is not kept", p.package))).collect()
     }
 }
 
@@ -190,9 +188,8 @@ fn kept(dir: &Path, listed: &Listed) -> Option<PathBuf> {
 
 /// The names under which apt may store a package.
 fn file_names(listed: &Listed) -> [String; 2] {
-    ["amd64", "all"].map(|architecture| {
-        format!("{}_{}_{architecture}.deb", listed.package, listed.version.replace(':', "%3a"))
-    })
+    ["amd64", "all"]
+        .map(|architecture| format!("{}_{}_{architecture}.deb", listed.package, listed.version.replace(':', "%3a")))
 }
 
 /// `Inst libc6 (2.41-12 Debian:13.2/stable [amd64])` of `apt-get --simulate`.

@@ -86,14 +86,9 @@ mod tests {
 
     #[test]
     fn every_program_comes_from_the_table() {
-        for program in [
-            Program::MKE2FS,
-            Program::MMDEBSTRAP,
-            Program::FFMPEG,
-            Program::BUSYBOX,
-            Program::DEPMOD,
-            Program::XZ,
-        ] {
+        for program in
+            [Program::MKE2FS, Program::MMDEBSTRAP, Program::FFMPEG, Program::BUSYBOX, Program::DEPMOD, Program::XZ]
+        {
             assert!(PACKAGES.lines().any(|line| line == program.package), "{} is not in the table", program.package);
         }
     }
