@@ -20,6 +20,11 @@ const COMMAND_EEVDF_RATIO: f64 = 3.0;
 const SPEEDUP: f64 = 3.0;
 /// Hogs for each CPU there.
 const HOGS_PER_CPU: u32 = 4;
+/// Least share of the time in which no CPU is idle while a task waits for one, per cent. The laboratory's own figure is 99; this
+/// one is lower, for a host that stops a virtual CPU in the middle of a wake-up.
+const WORK_CONSERVING_PCT: f64 = 95.0;
+/// Instructions of work without any interaction, against EEVDF.
+const COST_RATIO: f64 = 1.1;
 /// Share of the other lane in the CPU time of a build that nobody waits for.
 const SCROLL_OTHER_LANE_PCT: f64 = 95.0;
 
@@ -51,11 +56,13 @@ pub fn all(kernels: &[&str]) -> Vec<Check> {
     let mut checks = vec![
         Check::new("command_at_hogs_is_as_fast_as_alone", command_at_hogs),
         Check::new("command_is_slow_under_eevdf", command_under_eevdf),
+        Check::new("two_cpus_are_kept_at_work", two_cpus),
         Check::in_host_time("command_is_fast_on_2_cpus", |machines| command_on_cpus(machines, 2)),
         Check::in_host_time("command_is_fast_on_4_cpus", |machines| command_on_cpus(machines, 4)),
         Check::new("video_at_hogs_loses_no_frame", video_at_hogs),
         Check::new("typing_at_hogs_is_as_fast_as_alone", typing_at_hogs),
         Check::new("typing_alone_costs_little", typing_alone),
+        Check::new("nobody_served_costs_little", cost),
         Check::new("scrolling_build_stays_in_the_other_lane", scroll),
     ];
     for kernel in kernels {
@@ -120,6 +127,26 @@ fn command_on_cpus(machines: &Machines, cpus: u32) -> anyhow::Result<()> {
     let (eevdf, ours) = (spread(&eevdf, "command_ms")?, spread(&ours, "command_ms")?);
     enough("commands under appease", ours, 3)?;
     within("p50 of commands against EEVDF's in the same boot", ours.p50, eevdf.p50, 1.0 / SPEEDUP)
+}
+
+/// With several CPUs, in host time: the scheduler stays attached, and leaves no CPU idle that somebody waits for.
+fn two_cpus(machines: &Machines) -> anyhow::Result<()> {
+    let [run] = machines.good_runs_in_one_boot("command", ["appease"], "hogs:8", 2)?;
+    enough("commands on 2 CPUs", spread(&run, "command_ms")?, 3)?;
+    let share = value(&run, "work_conserving_pct")?;
+    ensure!(share >= WORK_CONSERVING_PCT, "a CPU was idle while a task waited for {:.1} % of the time", 100.0 - share);
+    Ok(())
+}
+
+/// In exact mode, where a millisecond is a million instructions.
+fn cost(machines: &Machines) -> anyhow::Result<()> {
+    let [ours, eevdf] =
+        machines.good_runs([Spec::new("cost", "appease", "none"), Spec::new("cost", "eevdf", "none")])?;
+    for work in ["pipe", "messaging", "build"] {
+        let figure = format!("{work}_busy_ms");
+        within(&format!("instructions of {work}"), value(&ours, &figure)?, value(&eevdf, &figure)?, COST_RATIO)?;
+    }
+    Ok(())
 }
 
 fn video_at_hogs(machines: &Machines) -> anyhow::Result<()> {
