@@ -1,12 +1,14 @@
-//! The lines by which a checking program says what holds: `ok NAME`, `not ok NAME: reason`.
+//! The lines by which a checking program says what holds: `ok NAME`, `not ok NAME: reason`, `figure NAME VALUE`.
 
 /// What a checking program said.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Checks {
     /// Number of checks.
     pub total: u32,
     /// Those that failed, with reasons.
     pub failed: Vec<String>,
+    /// What it measured, by name.
+    pub figures: Vec<(String, f64)>,
 }
 
 impl Checks {
@@ -19,6 +21,10 @@ impl Checks {
                 checks.failed.push(failure.to_owned());
             } else if line.starts_with("ok ") {
                 checks.total += 1;
+            } else if let Some((name, value)) = line.strip_prefix("figure ").and_then(|rest| rest.split_once(' '))
+                && let Ok(value) = value.parse()
+            {
+                checks.figures.push((name.to_owned(), value));
             }
         }
         checks
@@ -31,7 +37,10 @@ mod tests {
 
     #[test]
     fn counts_and_names_failures() {
-        let checks = Checks::read("# remark\nok pipe\nnot ok fifo: nobody attended\nokay then\n");
-        assert_eq!(checks, Checks { total: 2, failed: vec!["fifo: nobody attended".into()] });
+        let checks = Checks::read(
+            "# remark\nok pipe\nnot ok fifo: nobody attended\nokay then\nfigure hops 3\nfigure of eight\n",
+        );
+        let figures = vec![("hops".to_owned(), 3.0)];
+        assert_eq!(checks, Checks { total: 2, failed: vec!["fifo: nobody attended".into()], figures });
     }
 }

@@ -25,6 +25,7 @@ mod spinner;
 mod system;
 mod tree;
 mod typist;
+mod verified;
 
 use std::process::ExitCode;
 
@@ -34,7 +35,8 @@ usage: appease-guest init                                  first process of a la
        appease-guest enter [--scope DIR] [--gate] PROGRAM [ARGUMENT...]
                                                            run a program in a cgroup of its own
        appease-guest tree DIR FILES                        generate a C source tree to compile
-       appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names";
+       appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
+       appease-guest check-programs                        check what the kernel's verifier had to do for ours";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         ["tree", dir, files] => tree::command(dir, files),
         ["check-sensing"] => sense::check(""),
         ["check-sensing", part] => sense::check(part),
+        ["check-programs"] => verified::check(),
         ["sense-actor", dir, name] => sense::act(dir, name),
         _ => {
             eprintln!("{USAGE}");

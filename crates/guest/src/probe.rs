@@ -29,7 +29,7 @@ pub struct Observe {
 /// The attached programs.
 pub struct Probe {
     object: Object,
-    links: Vec<Link>,
+    _links: Vec<Link>,
     observe: Observe,
     begin_ns: u64,
 }
@@ -97,7 +97,7 @@ impl Probe {
                 links.push(program.attach().with_context(|| format!("attach the meter's program {name}"))?);
             }
         }
-        Ok(Self { object, links, observe, begin_ns: 0 })
+        Ok(Self { object, _links: links, observe, begin_ns: 0 })
     }
 
     /// Counts this process and all that it will start as load.
@@ -120,10 +120,10 @@ impl Probe {
         Ok(self.begin_ns)
     }
 
-    /// The measurement is over: detaches, and reads what was recorded until `end_ns`.
-    pub fn end(mut self) -> Result<Seen> {
+    /// The measurement is over: reads what was recorded, at once, and only then detaches, for which some kernels take the
+    /// better part of a second.
+    pub fn end(self) -> Result<Seen> {
         let end_ns = now_ns();
-        self.links.clear();
         let totals = self.map("totals")?;
         let each = totals.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?.context("the meter has no totals")?;
         let sum = |offset| each.iter().filter_map(|cpu| u64_at(cpu, offset)).sum::<u64>();

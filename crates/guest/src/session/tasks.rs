@@ -84,6 +84,7 @@ impl Session<'_> {
                 let said = Checks::read(&program.log_text());
                 checks.total += said.total;
                 checks.failed.extend(said.failed);
+                said.figures.iter().for_each(|(name, value)| scalar(metrics, name, *value));
                 eprintln!("{}:\n{}", task.id, program.log_tail(60));
             }
             let Some((status, end_ns)) = ended else {
