@@ -13,6 +13,7 @@
 
 #define PF_KTHREAD 0x00200000
 #define DEFAULT_PRIO 120
+#define MAX_RT_PRIO 100
 #define SCHED_IDLE_POLICY 5
 #define SCHED_EXT_POLICY 7
 
@@ -122,10 +123,10 @@ static u64 queue_vtime;
 static bool maybe_attended, maybe_idle, maybe_overdue, maybe_other;
 
 /*
- * On one CPU: the local queue may hold a task of the other lanes, put there because nobody else waited. Attended tasks go
- * before it. Cleared when the local queue is found empty.
+ * On one CPU: so many tasks of the other lanes may be in the local queue, put there because nobody else waited. Attended
+ * tasks go before them.
  */
-static bool plain_waits;
+static u64 plain_waiting;
 
 /* On one CPU: the running task is being displaced by one that goes on with its turn. */
 static bool gives_way;
@@ -293,9 +294,10 @@ static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
  * Charges @p for the CPU time since it was last looked at: whenever a CPU looks for its next task after it, and when it is
  * queued. There is no ops.stopping(), which would cost each switch a call. So on one CPU a task may have run for long
  * unseen, by turns with another, while nobody else wanted the CPU and nobody was served: what is beyond one turn is
- * counted in its lane, but held against nobody.
+ * counted in its lane, but held against nobody. Without @is_alive, in the lane that it was last known in: its process may
+ * be gone.
  */
-static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
+static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx, bool is_alive)
 {
 	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0;
 	u32 lane = tctx->lane;
@@ -304,12 +306,12 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 	if (!ran)
 		return;
 	tctx->ran_ns = total;
-	if (ran > slice_ns + LONGEST_TICK_NS) {
+	if (nr_cpus == 1 && lane != APPEASE_LANE_KERNEL && ran > slice_ns + LONGEST_TICK_NS) {
 		unseen = ran - slice_ns - LONGEST_TICK_NS;
 		ran -= unseen;
 	}
 	tctx->turn_ns += ran;
-	if (lane != APPEASE_LANE_KERNEL) {
+	if (lane != APPEASE_LANE_KERNEL && is_alive) {
 		/* It may have read in the middle of its turn, or its attention may have ended. */
 		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
 	}
@@ -327,7 +329,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx)
 	}
 	tctx->lane_ns[lane] += ran;
 	cctx->lane_ns[lane] += ran;
-	if (unseen && lane != APPEASE_LANE_KERNEL)
+	if (unseen)
 		lane = plain_lane(p);
 	tctx->lane_ns[lane] += unseen;
 	cctx->lane_ns[lane] += unseen;
@@ -404,9 +406,10 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 	struct standing standing;
 	struct task_ctx *tctx;
 	struct cpu_ctx *cctx;
+	s32 waiting;
 
 	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
-	if (!curr || curr->prio < 100)
+	if (!curr || curr->prio < MAX_RT_PRIO)
 		return WORTH_KEEPING;
 	/* In partial mode, the fair class is above us. */
 	if (is_partial && curr->policy != SCHED_EXT_POLICY && !(curr->flags & PF_IDLE))
@@ -418,7 +421,10 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 	 * One that already waits in the local queue is about to run, and has displaced the running task: then others
 	 * wait their turn by their key.
 	 */
-	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) > plain_waits)
+	waiting = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	if (waiting < plain_waiting)
+		plain_waiting = waiting;
+	if (waiting > plain_waiting)
 		return WORTH_KEEPING;
 	judge(curr, mono, &standing);
 	if (standing.attended)

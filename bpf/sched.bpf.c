@@ -48,25 +48,30 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
  */
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
-	if (nr_cpus > 1 || is_kthread(p) || maybe_attended | maybe_other | maybe_overdue | maybe_idle || is_armed())
+	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
+	    maybe_attended | maybe_other | maybe_overdue | maybe_idle || is_armed())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
+		struct task_struct *curr = bpf_get_current_task_btf();
 		u64 slice = p->scx.slice;
 
 		if (!slice || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
 			return false;
-		if (!is_kthread(bpf_get_current_task_btf())) {
+		if (!(curr->flags & PF_IDLE)) {
+			if (is_kthread(curr) || curr->prio < MAX_RT_PRIO)
+				return false;
 			gives_way = true;
 			enq_flags |= SCX_ENQ_PREEMPT;
 		}
-		plain_waits = true;
+		plain_waiting++;
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice < slice_ns ? slice : slice_ns, enq_flags);
 		return true;
 	}
-	if (!gives_way)
+	/* One that was displaced is queued without a flag; a new one, or one that a realtime task displaced, has some. */
+	if (!gives_way || enq_flags)
 		return false;
 	gives_way = false;
-	plain_waits = true;
+	plain_waiting++;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 	return true;
 }
@@ -85,7 +90,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, queue_vtime, enq_flags);
 		return;
 	}
-	charge(p, tctx);
+	charge(p, tctx, true);
 	if (enq_flags & SCX_ENQ_REENQ)
 		count_sched(CNT_REENQUEUED);
 	if (enq_flags & SCX_ENQ_WAKEUP)
@@ -110,6 +115,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP &&
 	    scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p))) {
 		tctx->lane = plain_lane(p);
+		if (nr_cpus == 1)
+			plain_waiting++;
 		count_sched(CNT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;
@@ -146,8 +153,11 @@ static __always_inline bool take(u64 dsq, bool *maybe)
 	return false;
 }
 
-/* The next of the other lanes: whoever waited too long, then by virtual time. */
-static __always_inline bool take_other(void)
+/*
+ * The next of the other lanes: whoever waited too long, then by virtual time. The idle lane's only where the CPU does not
+ * come from a task of the other one, which is not queued yet and would wait for it.
+ */
+static __always_inline bool take_other(bool runs_other)
 {
 	struct task_struct *first;
 
@@ -164,14 +174,14 @@ static __always_inline bool take_other(void)
 			maybe_other = false;
 		return true;
 	}
-	return take(DSQ_IDLE, &maybe_idle);
+	return !runs_other && take(DSQ_IDLE, &maybe_idle);
 }
 
 /* What the other lanes must get before attended work: their share of the epoch, and whoever waited too long. */
-static __always_inline bool take_due(const struct cpu_ctx *cctx, u64 now)
+static __always_inline bool take_due(const struct cpu_ctx *cctx, u64 now, bool runs_other)
 {
 	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns))
-		return take_other();
+		return take_other(runs_other);
 	return progress_overdue_fits(epoch_ns, cctx->other_ns) && take(DSQ_OVERDUE, &maybe_overdue);
 }
 
@@ -193,24 +203,29 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), key;
+	bool runs_other;
 
 	if (!cctx)
 		return;
 	cctx->turn = 0;
-	plain_waits = gives_way = false;
+	if (nr_cpus == 1) {
+		plain_waiting = 0;
+		gives_way = false;
+	}
 	if (prev)
 		tctx = try_task_ctx(prev);
 	if (tctx)
-		charge(prev, tctx);
+		charge(prev, tctx, true);
 	if (!prev_runnable)
 		tctx = NULL;
 	else if (is_armed())
 		judge(prev, bpf_ktime_get_ns(), &standing);
-	turn_epoch(cctx, now, tctx && tctx->lane >= APPEASE_LANE_OTHER);
+	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
+	turn_epoch(cctx, now, runs_other);
 
 	key = first_attended_key(cpu);
 	if (key || standing.attended) {
-		if (take_due(cctx, now)) {
+		if (take_due(cctx, now, runs_other)) {
 			cctx->turn = 1;
 			count_sched(CNT_SHARE_CALLED_IN);
 			return;
@@ -230,7 +245,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	if (tctx && tctx->lane == APPEASE_LANE_OTHER && nr_cpus == 1 && !maybe_overdue && maybe_other) {
+	if (runs_other && nr_cpus == 1 && !maybe_overdue && maybe_other) {
 		struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
 
 		if (first && policy_before(tctx->vtime, first->scx.dsq_vtime)) {
@@ -238,7 +253,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		}
 	}
-	if (take_other())
+	if (take_other(runs_other))
 		return;
 	if (prev_runnable)
 		scx_bpf_task_set_slice(prev, slice_ns);
@@ -305,6 +320,15 @@ void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 	tctx->vtime = queue_vtime;
 }
 
+/* It ends, or goes to another class: what it ran here is not lost, what it runs there does not count. */
+void BPF_STRUCT_OPS(appease_disable, struct task_struct *p)
+{
+	struct task_ctx *tctx = try_task_ctx(p);
+
+	if (tctx)
+		charge(p, tctx, false);
+}
+
 void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	struct task_ctx *tctx = try_task_ctx(p);
@@ -314,7 +338,6 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 
 	if (!tctx || args->cancelled)
 		return;
-	charge(p, tctx);
 	bpf_probe_read_kernel(comm, sizeof(comm), p->comm);
 	command = bpf_map_lookup_elem(&commands, comm);
 	if (!command) {
@@ -393,6 +416,7 @@ SCX_OPS_DEFINE(appease_ops,
 	       .cpu_offline	= (void *)appease_cpu_offline,
 	       .init_task	= (void *)appease_init_task,
 	       .enable		= (void *)appease_enable,
+	       .disable		= (void *)appease_disable,
 	       .exit_task	= (void *)appease_exit_task,
 	       .init		= (void *)appease_init,
 	       .exit		= (void *)appease_exit,

@@ -299,9 +299,14 @@ pub(crate) fn read_counters(map: &impl MapCore, names: &[&'static str]) -> Resul
         .collect()
 }
 
-/// Whether the module that brings the hook's function is loaded.
+/// Whether the module that brings the hook's function is loaded, and has done with its own start: before that the kernel
+/// lets nobody attach to it.
 fn module_is_there(hook: &Hook) -> bool {
-    hook.module.is_some_and(|module| Path::new("/sys/kernel/btf").join(module).exists())
+    hook.module.is_some_and(|module| {
+        let state = Path::new("/sys/module").join(module).join("initstate");
+        Path::new("/sys/kernel/btf").join(module).exists()
+            && std::fs::read_to_string(state).is_ok_and(|state| state.trim() == "live")
+    })
 }
 
 /// Loads `sense.bpf.c` with only the wanted hooks; on the maps of `shared`, if given.
