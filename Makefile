@@ -62,6 +62,11 @@ test-vm:
 	awk '/^test result:/ { passed += $$4; failed += $$6 } END { print passed + 0 " passed, " failed + 0 " failed" }' "$$log"
 	exit $$status
 
+.PHONY: acceptance
+acceptance: build ## every promise in full, on every kernel: hours, on a quiet host; goes on where it was interrupted
+	$(LAB) build --kernel $(KERNELS)
+	APPEASE_VM_TESTS=full APPEASE_VM_KERNELS="$(KERNELS)" $(CARGO) test $(LOCKED) --release --workspace --test vm
+
 .PHONY: bench
 bench: build ## the full matrix of scenarios, schedulers and loads; goes on where it was interrupted
 	$(LAB) peers

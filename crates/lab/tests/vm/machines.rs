@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
 };
@@ -21,17 +23,25 @@ pub struct Spec {
     pub load: &'static str,
     /// A kernel's series, or `default`.
     pub kernel: String,
+    /// Length of the measured part, where it is not the scenario's, seconds.
+    pub seconds: Option<u32>,
 }
 
 impl Spec {
     /// A run on the default kernel.
     pub fn new(scenario: &'static str, scheduler: &'static str, load: &'static str) -> Self {
-        Self { scenario, scheduler, load, kernel: "default".into() }
+        Self { scenario, scheduler, load, kernel: "default".into(), seconds: None }
     }
 
     /// The same on another kernel.
     pub fn on(mut self, kernel: &str) -> Self {
         kernel.clone_into(&mut self.kernel);
+        self
+    }
+
+    /// The same, so long.
+    pub fn lasting(mut self, seconds: u32) -> Self {
+        self.seconds = Some(seconds);
         self
     }
 }
@@ -44,8 +54,18 @@ impl std::fmt::Display for Spec {
 
 type Made = Arc<OnceLock<Result<Run, String>>>;
 
+/// How much is run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The scenarios' short forms.
+    Short,
+    /// The scenarios as they are, whose results are kept: with the same programs, a run is made once, whenever that was.
+    Full,
+}
+
 /// The runs made so far.
 pub struct Machines {
+    form: Form,
     made: Mutex<BTreeMap<Spec, Made>>,
     processors: usize,
     free: Mutex<usize>,
@@ -54,9 +74,9 @@ pub struct Machines {
 
 impl Machines {
     /// None made yet.
-    pub fn new() -> Self {
+    pub fn new(form: Form) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { made: Mutex::default(), processors, free: Mutex::new(processors), freed: Condvar::new() }
+        Self { form, made: Mutex::default(), processors, free: Mutex::new(processors), freed: Condvar::new() }
     }
 
     /// The runs in the order of `specs`, whatever their outcomes.
@@ -82,13 +102,15 @@ impl Machines {
         scenario: &str,
         schedulers: [&str; N],
         load: &str,
+        kernel: &str,
         cpus: u32,
     ) -> anyhow::Result<[Run; N]> {
         let (under, cpus_text) = (schedulers.join(","), cpus.to_string());
         let slots = self.processors.min(usize::try_from(cpus)?);
         self.take_slots(slots);
-        let more = ["--mode", "parallel", "--cpus", &cpus_text, "--same-boot"];
-        let runs = make(scenario, &under, load, &more);
+        // The short form: what is compared are the two of one boot.
+        let more = ["--mode", "parallel", "--cpus", &cpus_text, "--same-boot", "--short", "--kernel", kernel];
+        let runs = self.make(scenario, &under, load, &more);
         self.give_slots(slots);
         let runs = runs.with_context(|| format!("{scenario} under {under} at {load}, {cpus} CPUs"))?;
         all_good(&runs)?;
@@ -102,14 +124,35 @@ impl Machines {
         };
         let made = cell.get_or_init(|| {
             self.take_slots(1);
-            let on = ["--kernel", &spec.kernel];
-            let on = if spec.kernel == "default" { &[] } else { on.as_slice() };
-            let runs = make(spec.scenario, spec.scheduler, spec.load, on);
+            let seconds = spec.seconds.map(|seconds| seconds.to_string());
+            let mut more = vec!["--kernel", &spec.kernel];
+            more.extend(seconds.iter().flat_map(|seconds| ["--duration", seconds]));
+            more.extend((self.form == Form::Short).then_some("--short"));
+            let runs = self.make(spec.scenario, spec.scheduler, spec.load, &more);
             self.give_slots(1);
             let run = runs.and_then(|runs| exactly::<1>(runs).map(|[run]| run));
             run.with_context(|| spec.to_string()).map_err(|error| format!("{error:#}"))
         });
         made.clone().map_err(anyhow::Error::msg)
+    }
+
+    /// The runs of one machine: those kept of an earlier time, if they ended well.
+    fn make(&self, scenario: &str, under: &str, load: &str, more: &[&str]) -> anyhow::Result<Vec<Run>> {
+        let file = format!("scenarios/{scenario}.toml");
+        let mut arguments = vec!["run", &file, "--under", under, "--load", load, "--json"];
+        arguments.extend(more);
+        if self.form == Form::Short {
+            return runs_of(&run_lab(&arguments)?);
+        }
+        let path = kept(&arguments)?;
+        if let Ok(runs) = fs::read(&path).map_err(Into::into).and_then(|document| runs_of(&document))
+            && all_good(&runs).is_ok()
+        {
+            return Ok(runs);
+        }
+        let document = run_lab(&arguments)?;
+        fs::write(&path, &document).with_context(|| format!("write {}", path.display()))?;
+        runs_of(&document)
     }
 
     fn take_slots(&self, number: usize) {
@@ -133,22 +176,46 @@ fn all_good(runs: &[Run]) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn runs_of(document: &[u8]) -> anyhow::Result<Vec<Run>> {
+    let report: Report = serde_json::from_slice(document).context("read appease-lab's document")?;
+    Ok(report.runs)
+}
+
 fn exactly<const N: usize>(runs: Vec<Run>) -> anyhow::Result<[Run; N]> {
     runs.try_into().map_err(|runs: Vec<Run>| anyhow::anyhow!("appease-lab gave {} results instead of {N}", runs.len()))
 }
 
 /// Runs the laboratory's program for one virtual machine.
-fn make(scenario: &str, under: &str, load: &str, more: &[&str]) -> anyhow::Result<Vec<Run>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_appease-lab"));
-    command.current_dir(&root).arg("run").arg(format!("scenarios/{}.toml", scenario));
-    command.args(["--under", under, "--load", load, "--short", "--json"]).args(more);
+fn run_lab(arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let mut command = Command::new(LAB);
+    command.current_dir(root()).args(arguments);
     let output = command.output().context("start appease-lab")?;
     // A bad outcome is in the document, beside the exit status.
-    let report: Report = serde_json::from_slice(&output.stdout).with_context(|| {
-        format!("appease-lab ended with {} and no result: {}", output.status, String::from_utf8_lossy(&output.stderr))
-    })?;
-    Ok(report.runs)
+    if output.stdout.is_empty() {
+        let errors = String::from_utf8_lossy(&output.stderr);
+        bail!("appease-lab ended with {} and no result: {errors}", output.status);
+    }
+    Ok(output.stdout)
+}
+
+const LAB: &str = env!("CARGO_BIN_EXE_appease-lab");
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Where a run's document is kept: under the hash of the programs that made it.
+fn kept(arguments: &[&str]) -> anyhow::Result<PathBuf> {
+    let programs = Path::new(LAB).parent().context("appease-lab has no directory")?;
+    let mut hasher = DefaultHasher::new();
+    for program in ["appease", "appease-guest"] {
+        fs::read(programs.join(program)).with_context(|| format!("read {program}"))?.hash(&mut hasher);
+    }
+    let target = programs.parent().context("appease-lab has no target directory")?;
+    let dir = target.join("acceptance").join(format!("{:016x}", hasher.finish()));
+    fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
+    let name = arguments.join(" ").replace("scenarios/", "").replace(['/', ' ', ':', ','], "_").replace("--", "");
+    Ok(dir.join(name + ".json"))
 }
 
 /// A distribution that the run must have.
