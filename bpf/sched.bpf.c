@@ -350,12 +350,15 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 		__sync_fetch_and_add(&command->lane_ns[lane], tctx->lane_ns[lane]);
 }
 
+/* Tasks that the present look has gone through. Not a local variable, of which the verifier would try every value. */
+static u32 seen;
+
 /* Moves the tasks of a queue that waited too long to the overdue ones. */
 static __always_inline void scan(u64 dsq, u64 now)
 {
 	struct task_struct *p;
-	u32 seen = 0;
 
+	seen = 0;
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
