@@ -109,7 +109,14 @@ impl Archive {
     /// When the mirror cannot be reached.
     pub fn update(&self, steps: &Steps) -> Result<()> {
         let step = steps.begin("package lists of Debian's archive");
-        self.tool("apt-get", "fetch the package lists").args(["update", "-q", "--error-on=any"]).run(Some(&step))?;
+        let fetched =
+            self.tool("apt-get", "fetch the package lists").args(["update", "-q", "--error-on=any"]).run(Some(&step));
+        fetched.with_context(|| {
+            let mirror = &self.mirror;
+            format!(
+                "{mirror} gives no package lists: check the network, or name another mirror by {MIRROR_VARIABLE}=URL"
+            )
+        })?;
         step.done();
         Ok(())
     }
