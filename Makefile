@@ -63,8 +63,7 @@ test-vm:
 	exit $$status
 
 .PHONY: acceptance
-acceptance: build ## every promise in full, on every kernel: hours, on a quiet host; goes on where it was interrupted
-	$(LAB) build --kernel $(KERNELS)
+acceptance: lab ## every promise in full, on every kernel: an hour or more, on a quiet host; goes on where it was interrupted
 	APPEASE_VM_TESTS=full APPEASE_VM_KERNELS="$(KERNELS)" $(CARGO) test $(LOCKED) --release --workspace --test vm
 
 .PHONY: bench

@@ -139,12 +139,24 @@ fn enough(what: &str, summary: &Summary, least: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A scenario under appease at a load, and without any.
+fn loaded_and_alone(
+    machines: &Machines,
+    scenario: &'static str,
+    kernel: &str,
+    load: &'static str,
+) -> anyhow::Result<[Run; 2]> {
+    machines.good_runs([load, "none"].map(|load| Spec::new(scenario, "appease", load).on(kernel)))
+}
+
+/// The same distribution of two runs.
+fn spreads<'a>([one, other]: [&'a Run; 2], metric: &str) -> anyhow::Result<[&'a Summary; 2]> {
+    Ok([spread(one, metric)?, spread(other, metric)?])
+}
+
 fn typing(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let [alone, loaded] = machines.good_runs([
-        Spec::new("typing", "appease", "none").on(kernel),
-        Spec::new("typing", "appease", load).on(kernel),
-    ])?;
-    let (alone, loaded) = (spread(&alone, "key_to_screen_ms")?, spread(&loaded, "key_to_screen_ms")?);
+    let [loaded, alone] = loaded_and_alone(machines, "typing", kernel, load)?;
+    let [loaded, alone] = spreads([&loaded, &alone], "key_to_screen_ms")?;
     enough("keys", loaded, 10)?;
     within(&format!("p50 of keys at {load}, {kernel}"), loaded.p50, alone.p50, TYPING_P50_RATIO)?;
     within(&format!("p90 of keys at {load}, {kernel}"), loaded.p90, alone.p90, TYPING_P90_RATIO)?;
@@ -156,17 +168,14 @@ fn typing_alone(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
         Spec::new("typing", "appease", "none").on(kernel),
         Spec::new("typing", "eevdf", "none").on(kernel),
     ])?;
-    let (ours, eevdf) = (spread(&ours, "key_to_screen_ms")?, spread(&eevdf, "key_to_screen_ms")?);
+    let [ours, eevdf] = spreads([&ours, &eevdf], "key_to_screen_ms")?;
     let what = format!("p50 of keys without load against EEVDF's, {kernel}");
     within(&what, ours.p50, eevdf.p50, TYPING_UNLOADED_TO_EEVDF_RATIO)
 }
 
 fn command(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let [loaded, alone] = machines.good_runs([
-        Spec::new("command", "appease", load).on(kernel),
-        Spec::new("command", "appease", "none").on(kernel),
-    ])?;
-    let (loaded, alone) = (spread(&loaded, "command_ms")?, spread(&alone, "command_ms")?);
+    let [loaded, alone] = loaded_and_alone(machines, "command", kernel, load)?;
+    let [loaded, alone] = spreads([&loaded, &alone], "command_ms")?;
     enough("commands", loaded, 3)?;
     within(&format!("p50 of commands at {load}, {kernel}"), loaded.p50, alone.p50, COMMAND_RATIO)?;
     within(&format!("p90 of commands at {load}, {kernel}"), loaded.p90, alone.p90, COMMAND_RATIO)
@@ -177,7 +186,7 @@ fn command_under_eevdf(machines: &Machines, kernel: &str) -> anyhow::Result<()> 
         Spec::new("command", "eevdf", "hogs:16").on(kernel),
         Spec::new("command", "appease", "hogs:16").on(kernel),
     ])?;
-    let (eevdf, ours) = (spread(&eevdf, "command_ms")?, spread(&ours, "command_ms")?);
+    let [eevdf, ours] = spreads([&eevdf, &ours], "command_ms")?;
     within("p50 of commands against EEVDF's", ours.p50, eevdf.p50, 1.0 / COMMAND_EEVDF_RATIO)
 }
 
@@ -186,7 +195,7 @@ fn command_on_cpus(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Resu
     let load = format!("hogs:{}", HOGS_PER_CPU * cpus);
     let [eevdf, ours] = machines.good_runs_in_one_boot("command", ["eevdf", "appease"], &load, kernel, cpus)?;
     conserves_work(&ours, WORK_CONSERVING_PCT)?;
-    let (eevdf, ours) = (spread(&eevdf, "command_ms")?, spread(&ours, "command_ms")?);
+    let [eevdf, ours] = spreads([&eevdf, &ours], "command_ms")?;
     enough("commands under appease", ours, 3)?;
     let what = format!("p50 of commands on {cpus} CPUs against EEVDF's in the same boot, {kernel}");
     within(&what, ours.p50, eevdf.p50, 1.0 / SPEEDUP)
@@ -231,16 +240,13 @@ fn video(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 }
 
 fn together(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let [loaded, alone] = machines.good_runs([
-        Spec::new("together", "appease", load).on(kernel),
-        Spec::new("together", "appease", "none").on(kernel),
-    ])?;
-    no_frame_lost(&loaded)?;
-    let keys = [spread(&loaded, "key_to_screen_ms")?, spread(&alone, "key_to_screen_ms")?];
-    within(&format!("p90 of keys together at {load}, {kernel}"), keys[0].p90, keys[1].p90, TOGETHER_RATIO)?;
-    let commands = [spread(&loaded, "command_ms")?, spread(&alone, "command_ms")?];
-    within(&format!("p50 of commands together at {load}, {kernel}"), commands[0].p50, commands[1].p50, TOGETHER_RATIO)?;
-    within(&format!("p90 of commands together at {load}, {kernel}"), commands[0].p90, commands[1].p90, TOGETHER_RATIO)
+    let runs = loaded_and_alone(machines, "together", kernel, load)?;
+    no_frame_lost(&runs[0])?;
+    let [loaded, alone] = spreads(runs.each_ref(), "key_to_screen_ms")?;
+    within(&format!("p90 of keys together at {load}, {kernel}"), loaded.p90, alone.p90, TOGETHER_RATIO)?;
+    let [loaded, alone] = spreads(runs.each_ref(), "command_ms")?;
+    within(&format!("p50 of commands together at {load}, {kernel}"), loaded.p50, alone.p50, TOGETHER_RATIO)?;
+    within(&format!("p90 of commands together at {load}, {kernel}"), loaded.p90, alone.p90, TOGETHER_RATIO)
 }
 
 /// Ten minutes in which everybody wants the CPU: the kernel does not eject the scheduler, and nobody is forgotten.

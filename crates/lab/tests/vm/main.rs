@@ -6,7 +6,7 @@
 //! Ignored unless `APPEASE_VM_TESTS=1`: the images must be there, and the runs take minutes. `make test` sets
 //! it, and names the kernels in `APPEASE_VM_KERNELS`, with commas. Checks in host time need a quiet host, and run only with
 //! `APPEASE_VM_HOST_TIME=1` as well. `APPEASE_VM_TESTS=full` (`make acceptance`) takes the scenarios as they are, on every
-//! kernel and at every load that something is promised for, which takes hours; it goes on where it was interrupted.
+//! kernel and at every load that something is promised for, which takes an hour or more; it goes on where it was interrupted.
 
 mod checks;
 mod machines;
@@ -23,10 +23,10 @@ const CHECKS_AT_ONCE: usize = 64;
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(CHECKS_AT_ONCE);
-    let is_set = |name| std::env::var(name).is_ok_and(|value| value == "1");
-    let full = std::env::var("APPEASE_VM_TESTS").is_ok_and(|value| value == "full");
-    let (wanted, host_time) = (full || is_set("APPEASE_VM_TESTS"), full || is_set("APPEASE_VM_HOST_TIME"));
-    let form = if full { Form::Full } else { Form::Short };
+    let is = |name, wanted| std::env::var(name).is_ok_and(|value| value == wanted);
+    let form = if is("APPEASE_VM_TESTS", "full") { Form::Full } else { Form::Short };
+    let wanted = form == Form::Full || is("APPEASE_VM_TESTS", "1");
+    let host_time = form == Form::Full || is("APPEASE_VM_HOST_TIME", "1");
     let kernels = std::env::var("APPEASE_VM_KERNELS").unwrap_or_else(|_| "default".into());
     let machines = Arc::new(Machines::new(form));
     let trials = checks::all(form, &kernels.split(',').collect::<Vec<_>>())
