@@ -4,13 +4,18 @@
 //! and `policy` are the only ones with unsafe code.
 
 mod abi;
+mod channels;
+mod channels_stub;
 mod error;
 pub mod features;
+mod policy;
 mod scheduler;
 mod sensor;
 
 pub use abi::{Attention, Channel, Hop, LANES, Lane, LaneTimes, Object, Process, Request};
+pub use channels::*;
 pub use error::Error;
+pub use policy::{ConfidenceOptions, Policy};
 pub use scheduler::{Exit, SchedOptions, Scheduler};
 pub use sensor::{MissingHook, SenseOptions, Sensor, hooks};
 
