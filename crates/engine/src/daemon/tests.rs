@@ -101,9 +101,10 @@ impl Eyes for FakeEyes {
             served_ns: 1_000_000,
             budget_ns: 2_000_000_000,
             channel: Channel::Tty,
-            major: 4,
-            minor: 1,
+            rule: 2,
+            device: Some((4, 1)),
             reader_tgid: 10,
+            peer: None,
         };
         let path = if pid == 20 { vec![Hop { at_ns: NOW, tgid: 10, object: Object::Fork }] } else { vec![] };
         let attention = Attention { request, since_ns: NOW, until_ns: NOW + 1_000, path };
