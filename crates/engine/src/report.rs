@@ -153,6 +153,7 @@ fn object_name(object: Object) -> &'static str {
         Object::Pty => "pty",
         Object::Eventfd => "eventfd",
         Object::Fork => "fork",
+        Object::Shared => "shared",
     }
 }
 
