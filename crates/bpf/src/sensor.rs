@@ -10,10 +10,10 @@ use libbpf_rs::{
 use tracing::{debug, warn};
 
 use crate::{
-    Access, Channel, ConfidenceOptions, Error, Filter, MissingHook, Policy, Process, Rule,
+    ConfidenceOptions, Error, MissingHook, Policy, Process,
     abi::{raw, words},
     hooks::{HOOKS, Hook, TRACEPOINTS, Wanted},
-    rules::{CLASSES, Glance},
+    rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
 };
 
@@ -106,10 +106,6 @@ impl Sensor {
             glance: RefCell::default(),
             socket_writes: false,
         };
-        for class in CLASSES {
-            let access = Access { read: class != Channel::Audio, write: class == Channel::Audio };
-            sensor.define(class as u32, &Rule { access, filter: Filter::default() })?;
-        }
         sensor.attach_new_modules();
         Ok(sensor)
     }
