@@ -63,7 +63,7 @@ pub enum ChannelCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Add a channel until the daemon ends; needs root. For good ones see the configuration file.
+    /// Add a channel until the daemon ends; needs root. For good, it goes into the configuration file.
     Add(AddChannel),
     /// Remove a channel until the daemon ends or its configuration is reloaded; needs root.
     Remove(RemoveChannel),

@@ -7,9 +7,9 @@ mod client;
 mod server;
 mod wire;
 
-pub use client::{Client, ClientError};
+pub use client::{ChannelList, Client, ClientError};
 pub(crate) use server::{Answer, Listener, Peer, Reports};
 pub use wire::{
-    Attended, Chain, ChannelList, ChannelRow, ChannelWords, Command, ControlError, ControlProxy, Counter, Handler,
+    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, ControlProxy, Counter, Handler,
     HopStep, LaneNs, Missing, Reloaded, Standing, Status, Why,
 };

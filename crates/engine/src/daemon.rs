@@ -20,7 +20,7 @@ use crate::{
     },
     config::Config,
     control::{
-        Answer, ChannelList, ChannelRow, ChannelWords, Command, ControlError, Counter, LaneNs, Listener, Missing, Peer,
+        Answer, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, LaneNs, Listener, Missing, Peer,
         Reloaded, Reports, Status, Why,
     },
     doctor,
@@ -290,8 +290,8 @@ impl<P: Platform> Reports for Daemon<P> {
         }
     }
 
-    fn list_channels(&self, peer: Peer) -> Result<ChannelList, ControlError> {
-        self.channel_list(peer)
+    fn list_channels(&self, peer: Peer, after: Slot) -> Result<ChannelPage, ControlError> {
+        self.page(peer, after)
     }
 
     fn add_channel(&self, peer: Peer, channel: ChannelWords) -> Answer<'_, ChannelRow> {

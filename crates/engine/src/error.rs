@@ -34,7 +34,7 @@ pub enum Error {
         /// What the kernel says.
         reason: String,
     },
-    /// The configuration file is wrong.
+    /// The configuration is wrong, or files cannot be watched.
     #[error(transparent)]
     Channels(#[from] crate::channel::Refusal),
     /// Signals or timers cannot be set up.

@@ -64,13 +64,14 @@ impl Default for File {
 pub(crate) fn read(path: Option<&Path>) -> Result<File, Refusal> {
     let shown = path.unwrap_or(Path::new(DEFAULT));
     let failed = |error: io::Error| Refusal::new(format!("reading {}: {error}", shown.display()));
-    let size = match fs::metadata(shown) {
-        Ok(found) => found.len(),
+    let found = match fs::metadata(shown) {
+        Ok(found) => found,
         Err(error) if path.is_none() && error.kind() == io::ErrorKind::NotFound => return Ok(File::default()),
         Err(error) => return Err(failed(error)),
     };
-    if size > SIZE_MAX {
-        return Err(Refusal::new(format!("{} has {size} bytes: at most {SIZE_MAX} are read", shown.display())));
+    if !found.is_file() || found.len() > SIZE_MAX {
+        let wanted = format!("a regular file of at most {} MiB", SIZE_MAX >> 20);
+        return Err(Refusal::new(format!("{} is no configuration: allowed is {wanted}", shown.display())));
     }
     parse(&fs::read_to_string(shown).map_err(failed)?).map_err(|wrong| wrong.in_file(shown))
 }
@@ -157,7 +158,8 @@ fn spec(channel: &Spanned<RawChannel>, lines: &Lines) -> Result<Spec, Wrong> {
     let mut given = kinds.iter().filter_map(|(value, understand)| Some((value.as_ref()?, understand)));
     let what = match (given.next(), given.next()) {
         (Some((value, understand)), None) => {
-            understand(value.get_ref()).map_err(|refusal| lines.wrong(value, refusal))?
+            let fits = |what: What| what.fits(access).map(|()| what);
+            understand(value.get_ref()).and_then(fits).map_err(|refusal| lines.wrong(value, refusal))?
         }
         (one, _) => {
             let how_many = if one.is_none() { "none" } else { "more than one" };
@@ -224,6 +226,7 @@ mod tests {
             of("\nbuiltin = []"),
             of(&channel("access = \"read\"\naccept = \":70000\"")),
             of(&channel("access = \"look\"\naccept = \":22\"")),
+            of(&channel("access = \"both\"\nclass = \"evdev\"")),
             of(&channel("access = \"read\"")),
             of(&channel("access = \"read\"\naccept = \":22\"\nfile = \"/dev/fb0\"")),
             of(&channel("accept = \":22\"")),
@@ -238,6 +241,7 @@ mod tests {
         2: unknown field `builtin`, expected `built-in` or `channel`
         5: port "70000" of :70000 is none: allowed is 1 to 65535
         4: access is "look": allowed is read, write or both
+        5: devices of class:evdev are used in one way alone: write read class:evdev
         3: a channel has one of file, accept, connect and class, and this has none
         3: a channel has one of file, accept, connect and class, and this has more than one
         3: missing field `access`
@@ -255,6 +259,8 @@ mod tests {
         let path = dir.path().join("config.toml");
         let refusal = read(Some(&path)).expect_err("missing").to_string();
         assert!(refusal.starts_with(&format!("reading {}: No such file", path.display())), "{refusal}");
+        let refusal = read(Some(dir.path())).expect_err("a directory").to_string();
+        assert!(refusal.ends_with("is no configuration: allowed is a regular file of at most 16 MiB"), "{refusal}");
         fs::write(&path, "[[channel]]\n").expect("written");
         let refusal = read(Some(&path)).expect_err("wrong").to_string();
         assert!(refusal.starts_with(&format!("{}, line 1: missing field `access`", path.display())), "{refusal}");

@@ -43,27 +43,27 @@ pub(super) struct Server {
 /// Remembers which sockets listened when processes were last looked through.
 #[derive(Default)]
 pub(super) struct Servers {
-    listening: BTreeSet<(u64, u16)>,
+    listening: Option<BTreeSet<(u64, u16)>>,
 }
 
 impl Servers {
     /// Servers that listen now; nothing when the same sockets listen as at the last call.
     pub(super) fn changed(&mut self, root: &Path) -> Option<Vec<Server>> {
         let listening = listening(root);
-        if listening == self.listening {
+        if self.listening.as_ref() == Some(&listening) {
             return None;
         }
-        self.listening = listening;
         let mut servers: Vec<Server> = Vec::new();
         for (pid, comm) in Names::new(root).running(&SERVERS.map(|(comm, _)| comm)) {
             let Some((_, kind)) = SERVERS.iter().find(|(name, _)| *name == comm) else {
                 continue;
             };
             for inode in sockets(root, pid) {
-                let ports = self.listening.range((inode, 0)..=(inode, u16::MAX)).map(|(_, port)| *port);
+                let ports = listening.range((inode, 0)..=(inode, u16::MAX)).map(|(_, port)| *port);
                 servers.extend(ports.map(|port| Server { port, comm: comm.clone(), kind: *kind }));
             }
         }
+        self.listening = Some(listening);
         servers.sort_unstable();
         servers.dedup_by_key(|server| server.port);
         Some(servers)

@@ -85,6 +85,7 @@ impl Spec {
                 return Err(Refusal::new(format!("\"{given}\" is no channel: write {KINDS}")));
             }
         };
+        what.fits(access)?;
         let who = Who::parse(words.user.as_deref(), words.group.as_deref(), words.cgroup.as_deref())?;
         Ok(Self { access, what, who })
     }
@@ -139,6 +140,17 @@ impl What {
         })
     }
 
+    /// Refuses operations that nobody would see.
+    pub(super) fn fits(&self, access: Access) -> Result<(), Refusal> {
+        match self {
+            Self::Class(class) if access != class_access(*class) => {
+                let right = Spec::of(class_access(*class), self.clone());
+                Err(Refusal::new(format!("devices of {self} are used in one way alone: write {right}")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn class(name: &str) -> Result<Self, Refusal> {
         match CLASSES.into_iter().find(|known| channel_name(*known) == name) {
             Some(class) => Ok(Self::Class(class)),
@@ -148,6 +160,12 @@ impl What {
             }
         }
     }
+}
+
+/// The one operation that hooks of a class see.
+pub(super) fn class_access(class: Channel) -> Access {
+    let write = class == Channel::Audio;
+    Access { read: !write, write }
 }
 
 impl Who {
@@ -264,6 +282,8 @@ pub(crate) mod tests {
             "read accept",
             "read listen :22",
             "read class:fax",
+            "both class:tty",
+            "read class:audio",
             "read accept :22 --cgroup system.slice",
         ]
         .map(|line| Spec::parse(&words(line)).expect_err(line).to_string());
@@ -275,6 +295,8 @@ pub(crate) mod tests {
         "accept" is no channel: write the path of a device or FIFO, accept [HOST]:PORT, connect HOST[:PORT], or class:NAME
         "listen :22" is no channel: write the path of a device or FIFO, accept [HOST]:PORT, connect HOST[:PORT], or class:NAME
         there is no class "fax": allowed is evdev, tty, mouse, joystick, audio
+        devices of class:tty are used in one way alone: write read class:tty
+        devices of class:audio are used in one way alone: write write class:audio
         path "system.slice" is not absolute: a cgroup is named from the root on, as in /proc/PID/cgroup, /like/this
         "#);
         let too_long =

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    fmt, io,
+    fmt, io, mem,
     net::IpAddr,
     os::fd::BorrowedFd,
     path::{Path, PathBuf},
@@ -14,7 +14,7 @@ use super::{
     CLASSES,
     address::Inet,
     config::{self, BuiltIn, File},
-    spec::{Refusal, Spec, What},
+    spec::{Refusal, Spec, What, class_access},
     who::{self, Owners},
     world::{Aim, World},
 };
@@ -136,6 +136,7 @@ pub(crate) struct Channels {
     unwanted: HashSet<Key>,
     writes: bool,
     ticks: u32,
+    ask_all: bool,
 }
 
 impl Channels {
@@ -151,6 +152,7 @@ impl Channels {
             unwanted: HashSet::new(),
             writes: false,
             ticks: 0,
+            ask_all: false,
         })
     }
 
@@ -159,9 +161,9 @@ impl Channels {
         self.world.uses()
     }
 
-    /// The rules by slot, which is also what people call them by.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (Slot, &Entry)> {
-        self.entries.iter().map(|(slot, entry)| (*slot, entry))
+    /// The rules after a slot, which is also what people call them by.
+    pub(crate) fn entries_after(&self, slot: Slot) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.entries.range(slot.saturating_add(1)..).map(|(slot, entry)| (*slot, entry))
     }
 
     /// One rule.
@@ -281,8 +283,8 @@ impl Channels {
         }
     }
 
-    /// Follows the world; to be called once a second. Returns host names that should be asked about.
-    pub(crate) fn tick(&mut self, eyes: &mut impl Eyes) -> Vec<String> {
+    /// Follows the world; to be called once a second.
+    pub(crate) fn tick(&mut self, eyes: &impl Eyes) {
         let mut due = self.world.changes();
         self.ticks = self.ticks.wrapping_add(1);
         let turn = self.ticks % ROUND;
@@ -291,12 +293,17 @@ impl Channels {
             self.settle(slot, eyes);
         }
         self.find_servers(eyes);
+        self.ask_all |= turn == 0;
+    }
+
+    /// Host names that are to be asked about now: those that never were, and all of them each minute.
+    pub(crate) fn due_names(&mut self) -> Vec<String> {
         let names = self.entries.values().filter_map(|entry| entry.spec.host_name()).collect();
-        self.world.due(names, turn == 0)
+        self.world.due(names, mem::take(&mut self.ask_all))
     }
 
     /// Takes the answer about a host name. A name that once resolved keeps its addresses while the resolver does not answer.
-    pub(crate) fn learn(&mut self, name: &str, answer: io::Result<Vec<IpAddr>>, eyes: &mut impl Eyes) {
+    pub(crate) fn learn(&mut self, name: &str, answer: io::Result<Vec<IpAddr>>, eyes: &impl Eyes) {
         match answer {
             Ok(addresses) => {
                 if !self.world.learn(name, addresses) {
@@ -557,10 +564,7 @@ fn accept(port: u16) -> Spec {
 /// The rule that a built-in channel is from the start; servers are found later.
 fn built_in(one: BuiltIn) -> Option<Spec> {
     match one {
-        BuiltIn::Class(class) => {
-            let write = class == Channel::Audio;
-            Some(Spec::of(Access { read: !write, write }, What::Class(class)))
-        }
+        BuiltIn::Class(class) => Some(Spec::of(class_access(class), What::Class(class))),
         BuiltIn::Ssh => Some(accept(SSH_PORT)),
         BuiltIn::RemoteDesktop => None,
     }

@@ -201,6 +201,14 @@ mod tests {
         assert!(watches.names.is_empty() && watches.expected.is_empty());
     }
 
+    /// What is watched, as the kernel has it.
+    fn masks(watches: &Watches) -> Vec<u32> {
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", watches.nodes.as_raw_fd())).expect("ours");
+        let mask =
+            |line: &str| line.strip_prefix("inotify ")?.split_once("mask:")?.1.split(' ').next().map(str::to_owned);
+        info.lines().filter_map(mask).map(|mask| u32::from_str_radix(&mask, 16).expect("a number")).collect()
+    }
+
     #[test]
     fn one_watch_for_all_rules_of_an_inode() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -209,11 +217,19 @@ mod tests {
         let file = File::open(&path).expect("opened");
         let mut watches = Watches::new().expect("instances");
         let wd = watches.watch(file.as_fd(), 1, true).expect("watched");
+        // IN_ATTRIB, IN_DELETE_SELF, IN_MOVE_SELF.
+        let end = 0x4 | 0x400 | 0x800;
         assert_eq!(watches.watch(file.as_fd(), 2, true).expect("watched"), wd);
         fs::read(&path).expect("read");
         assert!(watches.drain().is_empty(), "uses are counted elsewhere");
+        assert_eq!(masks(&watches), [end | 0x3], "reads and writes");
+        watches.watch(file.as_fd(), 3, false).expect("watched");
+        assert_eq!(masks(&watches), [end | 0x3], "as the others want it");
+        watches.release(wd, 3);
         watches.release(wd, 1);
         fs::remove_file(&path).expect("removed");
         assert_eq!(watches.drain(), BTreeSet::from([2]));
+        watches.release(wd, 2);
+        assert_eq!(masks(&watches), [0; 0]);
     }
 }

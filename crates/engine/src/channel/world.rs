@@ -230,3 +230,25 @@ impl World {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::names::tests::root;
+
+    #[test]
+    fn too_many_watches_are_told_with_the_cure() {
+        let machine = root(&[("proc/sys/fs/inotify/max_user_watches", "8192\n")]);
+        let world = World::new(machine.path()).expect("watches");
+        let of = |error: Errno| world.unwatchable(&error.into(), &"/dev/x").to_string();
+        let full = of(Errno::NOSPC);
+        assert!(
+            full.starts_with("/dev/x cannot be watched: fs.inotify.max_user_watches is 8192, and all are in use"),
+            "{full}"
+        );
+        assert!(full.contains("sysctl -w"), "{full}");
+        assert_eq!(of(Errno::ACCESS), "/dev/x cannot be watched: Permission denied (os error 13)");
+    }
+}

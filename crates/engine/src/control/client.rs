@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use zlink::tokio::unix;
 
-use super::wire::{ChannelList, ChannelRow, ChannelWords, ControlError, ControlProxy, Reloaded, Status, Why};
+use super::wire::{ChannelRow, ChannelWords, ControlError, ControlProxy, Reloaded, Status, Why};
 
 /// How long an answer may take: the daemon is one thread, and other things come first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,6 +42,15 @@ pub enum ClientError {
         /// How.
         reason: String,
     },
+}
+
+/// The channels that are in force, or wait for what they are about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChannelList {
+    /// By id.
+    pub channels: Vec<ChannelRow>,
+    /// Whether hits and handlers were left out, because the asker is not root: they tell when somebody types.
+    pub restricted: bool,
 }
 
 /// A way to ask the daemon.
@@ -94,7 +104,16 @@ impl Client {
     /// # Errors
     /// When the daemon refuses or does not answer.
     pub fn channels(&mut self) -> Result<ChannelList, ClientError> {
-        self.ask(async |connection| connection.list_channels().await)
+        let mut list = ChannelList { channels: Vec::new(), restricted: false };
+        loop {
+            let after = list.channels.last().map_or(0, |channel| channel.id);
+            let page = self.ask(async |connection| connection.list_channels(after).await)?;
+            list.restricted = page.restricted;
+            list.channels.extend(page.channels);
+            if !page.more {
+                return Ok(list);
+            }
+        }
     }
 
     /// Adds a channel, which is returned as it is listed.

@@ -22,7 +22,7 @@ use tokio::{
 use zlink::{ReadyListener, Server, tokio::unix::Stream};
 
 use super::wire::{
-    Attended, Chain, ChannelList, ChannelRow, ChannelWords, Command, ControlError, Counter, Handler, HopStep, LaneNs,
+    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, Handler, HopStep, LaneNs,
     Missing, Reloaded, Standing, Status, Why,
 };
 use crate::Error;
@@ -60,7 +60,7 @@ pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ControlErr
 pub(crate) trait Reports {
     fn status(&self, peer: Peer) -> Result<Status, ControlError>;
     fn why(&self, peer: Peer, pid: u32) -> Result<Why, ControlError>;
-    fn list_channels(&self, peer: Peer) -> Result<ChannelList, ControlError>;
+    fn list_channels(&self, peer: Peer, after: u32) -> Result<ChannelPage, ControlError>;
     /// Its host name, if it has one, must be resolved.
     fn add_channel(&self, peer: Peer, channel: ChannelWords) -> Answer<'_, ChannelRow>;
     fn remove_channel(&self, peer: Peer, id: u32) -> Result<ChannelRow, ControlError>;
@@ -176,7 +176,7 @@ struct Service {
 #[zlink::service(
     interface = "appease.control",
     types = [
-        Status, Missing, Counter, Command, Attended, Why, Standing, Chain, HopStep, LaneNs, ChannelWords, ChannelList, ChannelRow,
+        Status, Missing, Counter, Command, Attended, Why, Standing, Chain, HopStep, LaneNs, ChannelWords, ChannelPage, ChannelRow,
         Handler, Reloaded
     ],
     vendor = "appease",
@@ -193,8 +193,8 @@ impl Service {
         self.reports.why(self.peer, pid)
     }
 
-    async fn list_channels(&self) -> Result<ChannelList, ControlError> {
-        self.reports.list_channels(self.peer)
+    async fn list_channels(&self, after: u32) -> Result<ChannelPage, ControlError> {
+        self.reports.list_channels(self.peer, after)
     }
 
     async fn add_channel(&self, channel: ChannelWords) -> Result<ChannelRow, ControlError> {

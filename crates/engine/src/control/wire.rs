@@ -211,13 +211,15 @@ pub struct ChannelWords {
     pub cgroup: Option<String>,
 }
 
-/// The channels that are in force, or wait for what they are about.
+/// Some of the channels that are in force, or wait for what they are about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
-pub struct ChannelList {
+pub struct ChannelPage {
     /// By id.
     pub channels: Vec<ChannelRow>,
     /// Whether hits and handlers were left out, because the asker is not root: they tell when somebody types.
     pub restricted: bool,
+    /// Whether there are more after the last one.
+    pub more: bool,
 }
 
 /// A channel.
@@ -319,8 +321,8 @@ pub trait ControlProxy {
     async fn status(&mut self) -> zlink::Result<Result<Status, ControlError>>;
     /// Why the process runs in its lane.
     async fn why(&mut self, pid: u32) -> zlink::Result<Result<Why, ControlError>>;
-    /// All channels.
-    async fn list_channels(&mut self) -> zlink::Result<Result<ChannelList, ControlError>>;
+    /// The next channels after the one with this id; 0 for the first.
+    async fn list_channels(&mut self, after: u32) -> zlink::Result<Result<ChannelPage, ControlError>>;
     /// Adds a channel.
     async fn add_channel(&mut self, channel: &ChannelWords) -> zlink::Result<Result<ChannelRow, ControlError>>;
     /// Removes a channel by its id.

@@ -8,9 +8,12 @@ use super::{Daemon, failed};
 use crate::{
     channel::{Channels, Entry, Refusal, Source, Spec, State, config, hosts},
     config::{CONFIG_FILE, Config},
-    control::{Answer, ChannelList, ChannelRow, ChannelWords, ControlError, Handler, Peer, Reloaded},
+    control::{Answer, ChannelPage, ChannelRow, ChannelWords, ControlError, Handler, Peer, Reloaded},
     seams::{Eyes, Platform, Slot},
 };
+
+/// Rows of one answer. An answer is written anew for each 256 bytes by which its buffer grows, so a long one takes for ever.
+const PAGE: usize = 100;
 
 /// Reads the configuration, and puts its channels and the built-in ones in force.
 pub(super) fn start(config: &Config, file: config::File, eyes: &mut impl Eyes) -> Result<Channels, Refusal> {
@@ -33,16 +36,17 @@ fn refused(refusal: Refusal) -> ControlError {
 impl<P: Platform> Daemon<P> {
     /// Follows nodes, servers and host names; once a second.
     pub(super) fn follow_channels(&self) {
-        let due = self.channels.borrow_mut().tick(&mut self.live.borrow_mut().eyes);
+        let mut channels = self.channels.borrow_mut();
+        channels.tick(&self.live.borrow().eyes);
         let mut passing = self.passing.borrow_mut();
         if passing.is_free() {
-            passing.ask(due);
+            passing.ask(channels.due_names());
         }
     }
 
     /// Takes an answer about a host name.
     pub(super) fn learn(&self, (name, answer): hosts::Answer) {
-        self.channels.borrow_mut().learn(&name, answer, &mut self.live.borrow_mut().eyes);
+        self.channels.borrow_mut().learn(&name, answer, &self.live.borrow().eyes);
     }
 
     /// Reads the configuration file anew; a wrong one changes nothing.
@@ -61,10 +65,12 @@ impl<P: Platform> Daemon<P> {
         }
     }
 
-    pub(super) fn channel_list(&self, peer: Peer) -> Result<ChannelList, ControlError> {
+    pub(super) fn page(&self, peer: Peer, after: Slot) -> Result<ChannelPage, ControlError> {
         let channels = self.channels.borrow();
-        let rows = channels.entries().map(|(slot, entry)| self.row(slot, entry, peer));
-        Ok(ChannelList { channels: rows.collect::<Result<_, _>>()?, restricted: peer.uid != 0 })
+        let mut rest = channels.entries_after(after);
+        let rows = rest.by_ref().take(PAGE).map(|(slot, entry)| self.row(slot, entry, peer));
+        let rows = rows.collect::<Result<_, _>>()?;
+        Ok(ChannelPage { channels: rows, restricted: peer.uid != 0, more: rest.next().is_some() })
     }
 
     pub(super) fn add(&self, peer: Peer, words: ChannelWords) -> Answer<'_, ChannelRow> {

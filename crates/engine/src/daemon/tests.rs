@@ -22,7 +22,7 @@ use super::*;
 use crate::{
     channel::tests::FakeKernel,
     config::Options,
-    control::{ControlProxy, Standing},
+    control::{Client, ControlProxy, Standing},
     names::tests::root,
     seams::{
         Attention, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, Object, Request, Rule,
@@ -413,7 +413,7 @@ fn everybody_sees_channels_and_root_alone_their_use() {
     assert!(setting.world.kernel.adopted.get());
     let hits = Hits { count: 3, last_ns: Some(NOW - 1_000_000_000), handlers: vec![10, 99] };
     setting.world.kernel.hits.borrow_mut().insert(2, hits);
-    let rows = |peer| daemon.list_channels(peer).expect("an answer");
+    let rows = |peer| daemon.list_channels(peer, 0).expect("an answer");
     let root = rows(Peer { uid: 0 });
     assert_eq!((root.channels.len(), root.restricted), (6, false));
     let tty = &root.channels[1];
@@ -471,7 +471,7 @@ fn a_reload_is_asked_for_or_signalled() {
         let mut client = setting.connect().await;
         let mut count = async |wanted: usize| {
             for _ in 0..200 {
-                let list = client.list_channels().await.expect("conversation").expect("answer");
+                let list = client.list_channels(0).await.expect("conversation").expect("answer");
                 if list.channels.len() == wanted {
                     return list.channels;
                 }
@@ -527,4 +527,21 @@ fn root_changes_channels_over_the_socket() {
             (Err(ControlError::RootOnly), Err(ControlError::RootOnly), Err(ControlError::RootOnly))
         );
     }
+}
+
+#[test]
+fn ten_thousand_channels_are_listed() {
+    let setting = Setting::new(World::default());
+    let one = |port| format!("[[channel]]\naccess = \"read\"\naccept = \":{port}\"\n");
+    std::fs::write(setting.file(), (1000..11_000).map(one).collect::<String>()).expect("written");
+    let began = std::time::Instant::now();
+    let socket = setting.socket();
+    let list = block_on(setting.during(async {
+        drop(setting.connect().await);
+        let ask = move || Client::connect(&socket).expect("it listens").channels().expect("an answer");
+        tokio::task::spawn_blocking(ask).await.expect("no panic")
+    }));
+    let ids: Vec<u32> = list.channels.iter().map(|row| row.id).collect();
+    assert_eq!(ids, (1..=10_006).collect::<Vec<_>>());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
