@@ -126,7 +126,14 @@ impl Eyes for FakeEyes {
         };
         let path = if pid == 20 { vec![Hop { at_ns: NOW, tgid: 10, object: Object::Fork }] } else { vec![] };
         let attention = Attention { request, since_ns: NOW, until_ns: NOW + 1_000, path };
-        let process = Process { tgid: pid, attention: Some(attention), loan_until_ns: 0, channel_read_ns: 0 };
+        let process = Process {
+            tgid: pid,
+            attention: Some(attention),
+            loan_until_ns: 0,
+            channel_read_ns: 0,
+            lift: None,
+            handler: None,
+        };
         Ok((pid == 10 || pid == 20).then_some(process))
     }
 
