@@ -75,14 +75,7 @@ impl Session<'_> {
 
     pub(super) fn add_visits(&self, visited: &Visited, metrics: &mut Metrics, findings: &mut Vec<anyhow::Error>) {
         for meter in self.job.scenario.meters.iter().filter(|meter| meter.kind == MeterKind::Answer) {
-            let mut lines: BTreeMap<&str, (Vec<f64>, u32)> = BTreeMap::new();
-            for said in visited.said.iter().filter(|said| said.app == meter.app) {
-                let (answered, unanswered) = lines.entry(&said.line).or_default();
-                match said.answered_ns {
-                    Some(at_ns) => answered.push(to_ms(at_ns - said.sent_ns)),
-                    None => *unanswered += 1,
-                }
-            }
+            let lines = by_line(&visited.said, &meter.app);
             if lines.values().all(|(answered, _)| answered.is_empty()) {
                 findings.push(stalled(format!("not one line of \"{}\" was answered", meter.app)));
             }
@@ -105,6 +98,19 @@ impl Session<'_> {
             scalar(metrics, "other_lane_pct", 100.0 * other / all);
         }
     }
+}
+
+/// For each line of an application: times to its answers, milliseconds, and how many are still to come.
+fn by_line<'a>(said: &'a [Said], app: &str) -> BTreeMap<&'a str, (Vec<f64>, u32)> {
+    let mut lines: BTreeMap<&str, (Vec<f64>, u32)> = BTreeMap::new();
+    for said in said.iter().filter(|said| said.app == app) {
+        let (answered, unanswered) = lines.entry(&said.line).or_default();
+        match said.answered_ns {
+            Some(at_ns) => answered.push(to_ms(at_ns - said.sent_ns)),
+            None => *unanswered += 1,
+        }
+    }
+    lines
 }
 
 /// CPU time by lane while a line is at work.
@@ -140,5 +146,28 @@ impl Observer for Vec<LineLanes> {
             lanes.sum = (lanes.sum.0 + until.0 - since.0, lanes.sum.1 + until.1 - since.1);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BTreeMap, Said, by_line};
+
+    #[test]
+    fn lines_are_told_apart_and_the_unanswered_are_no_figures() {
+        let said = |app: &str, line: &str, sent_ms: u64, answered_ms: Option<u64>| Said {
+            app: app.into(),
+            line: line.into(),
+            sent_ns: sent_ms * 1_000_000,
+            answered_ns: answered_ms.map(|ms| ms * 1_000_000),
+        };
+        let all = [
+            said("alice", "short", 10, Some(14)),
+            said("bob", "short", 10, Some(99)),
+            said("alice", "long", 20, None),
+            said("alice", "short", 30, Some(37)),
+        ];
+        let wanted = BTreeMap::from([("short", (vec![4.0, 7.0], 0)), ("long", (vec![], 1))]);
+        assert_eq!(by_line(&all, "alice"), wanted);
     }
 }
