@@ -19,6 +19,7 @@ const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 loan_ns = 1000000ULL;
 const volatile u64 loan_debt_limit_ns = 5000000ULL;
 const volatile u32 max_hops = APPEASE_MAX_HOPS;
+const volatile u32 policy = APPEASE_POLICY_APPEASE;
 
 /* Age of a request that counts, see policy/unhappiness.h. */
 #define HORIZON_NS 250000000ULL
@@ -94,6 +95,14 @@ struct {
 	__type(value, u64);
 } counters SEC(".maps");
 
+/* Policy rsio: handlers and cohandlers by process id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, struct appease_handler);
+} handlers SEC(".maps");
+
 static __always_inline void count(u32 which)
 {
 	u64 *counter = bpf_map_lookup_elem(&counters, &which);
@@ -141,6 +150,12 @@ static __always_inline u64 request_key(const struct appease_request *request, u6
 {
 	return unhappiness_key(unhappiness_opened(request->opened_ns, now, HORIZON_NS), request->served_ns,
 			       REQUEST_WEIGHT);
+}
+
+/* Policy rsio: whether @handler is part of an interaction. */
+static __always_inline bool is_handling(const struct appease_handler *handler, u64 now)
+{
+	return policy_before(now, handler->primary_until_ns) || policy_before(now, handler->co_until_ns);
 }
 
 /* Whether @process runs on a loan now. */

@@ -140,6 +140,7 @@ impl Config {
             retention: millis("retention-ms", options.retention_ms, 0, 600_000)?,
             max_hops: small(within("max-hops", options.max_hops.into(), 1, MAX_HOPS)?),
             loan: micros("loan-us", options.loan_us, 0, 100_000)?,
+            ..SenseOptions::default()
         };
         let sched = SchedOptions {
             slice: micros("slice-us", options.slice_us, 100, 100_000)?,

@@ -3,7 +3,10 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::{
+        fd::BorrowedFd,
+        unix::fs::{MetadataExt, PermissionsExt},
+    },
     path::PathBuf,
     rc::Rc,
 };
@@ -17,7 +20,8 @@ use crate::{
     control::{ControlProxy, Standing},
     names::tests::root,
     seams::{
-        Attention, Channel, Exit, Features, Hop, LaneTimes, MissingHook, Object, Request, SchedOptions, SenseOptions,
+        Attention, Channel, Exit, Features, Hits, Hop, LaneTimes, MissingHook, Object, Request, Rule, SchedOptions,
+        SenseOptions, Slot, Target,
         features::{Btf, Lockdown, SchedExt},
     },
 };
@@ -97,9 +101,10 @@ impl Eyes for FakeEyes {
             served_ns: 1_000_000,
             budget_ns: 2_000_000_000,
             channel: Channel::Tty,
-            major: 4,
-            minor: 1,
+            rule: 2,
+            device: Some((4, 1)),
             reader_tgid: 10,
+            peer: None,
         };
         let path = if pid == 20 { vec![Hop { at_ns: NOW, tgid: 10, object: Object::Fork }] } else { vec![] };
         let attention = Attention { request, since_ns: NOW, until_ns: NOW + 1_000, path };
@@ -109,6 +114,38 @@ impl Eyes for FakeEyes {
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
         Ok(vec![("requests opened", 3)])
+    }
+
+    fn define(&self, _: Slot, _: &Rule) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn forget(&self, _: Slot) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn bind(&self, _: Slot, _: &Target) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn unbind(&self, _: Slot, _: &Target) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn hits(&self, _: Slot) -> Result<Hits, BpfError> {
+        Ok(Hits::default())
+    }
+
+    fn adopt_watches(&self, _: BorrowedFd<'_>) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn inode_of(&self, _: BorrowedFd<'_>) -> Result<u64, BpfError> {
+        Ok(1)
+    }
+
+    fn set_write_rules(&mut self, _: bool) -> Result<(), BpfError> {
+        Ok(())
     }
 }
 
