@@ -151,6 +151,7 @@ enum appease_object {
 	APPEASE_OBJECT_PTY,
 	APPEASE_OBJECT_EVENTFD,
 	APPEASE_OBJECT_FORK,
+	APPEASE_OBJECT_SHARED,	/* memory that both have mapped, with a futex in it */
 	APPEASE_NR_OBJECTS,
 };
 
@@ -165,6 +166,7 @@ enum appease_counter {
 	APPEASE_CNT_LENT,		/* loans at a wake-up */
 	APPEASE_CNT_LOAN_REFUSED,	/* loans refused: too many came to nothing */
 	APPEASE_CNT_STORAGE_FAILED,	/* no memory for a record */
+	APPEASE_CNT_LIFTED,		/* holders of locks that an attended process waited for */
 	APPEASE_CNT_LOCAL_PEER,		/* reads from a channel that came from this machine itself */
 	APPEASE_NR_COUNTERS,
 };
@@ -204,9 +206,30 @@ struct appease_attention {
 };
 _Static_assert(sizeof(struct appease_attention) == 32 + 16 * APPEASE_MAX_HOPS, "appease_attention");
 
+/* What a process holds that an attended one waits for. */
+enum appease_lock {
+	APPEASE_LOCK_NONE,
+	APPEASE_LOCK_KERNEL,	/* a mutex, semaphore or rt_mutex inside the kernel */
+	APPEASE_LOCK_PI_FUTEX,
+	APPEASE_LOCK_FUTEX,	/* one of glibc's mutexes, shared between processes */
+	APPEASE_LOCK_FILE,	/* flock and its kind */
+	APPEASE_NR_LOCKS,
+};
+
+/* That a process is lifted: it serves the request of one who waits for its lock. */
+struct appease_lift {
+	u64 request_id;	/* 0: policy rsio, which has none */
+	u64 until_ns;	/* 0: not lifted */
+	u32 slot;	/* of the request */
+	u32 waiter;	/* process that waits */
+	u32 lock;	/* enum appease_lock */
+	u32 pad;
+};
+
 /* All that is known of a process (thread group). */
 struct appease_process {
 	struct appease_attention attention;
+	struct appease_lift lift;
 	u64 context_id;		/* request of the last message it read; 0: message without a stamp */
 	u64 channel_read_ns;	/* last successful read from a READ channel; 0: never */
 	u64 loan_until_ns;	/* end of a loan; 0: none */
@@ -215,8 +238,9 @@ struct appease_process {
 	u64 loan_debt_at_ns;	/* when loan_debt_ns was right */
 	u64 loan_ran_ns;	/* CPU time of this loan so far */
 	u64 context_opened_ns;	/* opening time of the context */
+	u64 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
 };
-_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 64, "appease_process");
+_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 104, "appease_process");
 
 /* A channel that a process handles. */
 struct appease_handled {

@@ -13,7 +13,6 @@
 #include "handlers.bpf.h"
 
 /* From kernel headers; constants do not travel in BTF. */
-#define PF_KTHREAD 0x00200000
 #define NGROUPS_MAX_LOG2 16
 
 /* A channel that is read in quick succession is one interaction. */
@@ -123,8 +122,8 @@ __noinline int channel_hit(u32 slot, const struct source *source, u32 access, u6
 	remember_handler(rule, current_tgid());
 	if (policy == APPEASE_POLICY_RSIO)
 		activate_handler(source, slot, access, now);
-	else
-		open_request(source, slot, access, same_ns, now);
+	else if (open_request(source, slot, access, same_ns, now))
+		judge_later(current_tgid(), now);
 	return 1;
 }
 

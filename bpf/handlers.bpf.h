@@ -17,6 +17,7 @@
 
 #include "requests.bpf.h"
 
+/* Policy appease keeps confidence, too, where no message tells: in those who are woken through shared memory. */
 const volatile u32 max_conf = 5;
 const volatile u32 co_conf = 2;
 const volatile u64 sys_expire_ns = 2000000000ULL;
@@ -451,7 +452,7 @@ static __always_inline void forget_handler(u32 tgid)
 	bpf_map_delete_elem(&handlers, &tgid);
 }
 
-/* Policy rsio: called by the daemon once, before anything else. */
+/* Called by the daemon once, before anything else. */
 SEC("syscall")
 int appease_begin(void *ctx)
 {

@@ -11,7 +11,6 @@
 #include "attention.bpf.h"
 #include "policy/progress.h"
 
-#define PF_KTHREAD 0x00200000
 #define DEFAULT_PRIO 120
 #define MAX_RT_PRIO 100
 #define SCHED_IDLE_POLICY 5
@@ -220,7 +219,13 @@ static __always_inline void judge_handler(struct task_struct *p, u64 mono, struc
 	u32 tgid = p->tgid;
 	struct appease_handler *handler = bpf_map_lookup_elem(&handlers, &tgid);
 
+	struct appease_process *process;
+
 	standing->attended = handler && is_handling(handler, mono);
+	if (!standing->attended) {
+		process = try_process(p);
+		standing->attended = process && policy_before(mono, process->lift.until_ns);
+	}
 	if (standing->attended)
 		standing->key = mono + (s64)(p->static_prio - DEFAULT_PRIO) * (s64)NICE_STEP_NS;
 }
@@ -242,6 +247,8 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 		return;
 	standing->process = process;
 	standing->request = try_lookup_request(&process->attention, mono);
+	if (!standing->request)
+		standing->request = try_lifted_for(process, mono);
 	if (standing->request) {
 		standing->attended = true;
 		standing->key = request_key(standing->request, mono);

@@ -103,6 +103,27 @@ static __always_inline void channel_event(void)
 
 /* Requests */
 
+/* Gives @to the attention of @from, one hop further; false if that is one hop too many. */
+static __always_inline bool hand_on(const struct appease_process *from, u32 from_tgid, struct appease_process *to,
+				    u32 object, u64 now)
+{
+	u32 hop = from->attention.nr_hops;
+
+	if (hop >= max_hops || hop >= APPEASE_MAX_HOPS) {
+		count(APPEASE_CNT_HOPS_EXCEEDED);
+		return false;
+	}
+	to->attention = from->attention;
+	to->attention.since_ns = now;
+	to->attention.path[hop].at_ns = now;
+	to->attention.path[hop].tgid = from_tgid;
+	to->attention.path[hop].object = object;
+	to->attention.nr_hops = hop + 1;
+	to->context_id = from->context_id;
+	to->context_opened_ns = from->context_opened_ns;
+	return true;
+}
+
 static __always_inline struct appease_request *new_request(const struct source *source, u32 rule, u64 now, u32 *slot)
 {
 	struct armed *armed = armed_state();
@@ -130,16 +151,16 @@ static __always_inline struct appease_request *new_request(const struct source *
 
 /*
  * The current process got something from its customer, or gave it something: opens a request, or takes it for part of
- * the one that it opened less than @same_ns ago on this channel.
+ * the one that it opened less than @same_ns ago on this channel. Whether partners of the process are to be judged.
  */
-static __always_inline void open_request(const struct source *source, u32 rule, u32 access, u64 same_ns, u64 now)
+static __always_inline bool open_request(const struct source *source, u32 rule, u32 access, u64 same_ns, u64 now)
 {
 	struct appease_process *process = current_process();
 	struct appease_request *request;
 	u32 slot;
 
 	if (!process)
-		return;
+		return false;
 	if (access == APPEASE_READ)
 		process->channel_read_ns = now;
 	request = try_lookup_request(&process->attention, now);
@@ -147,12 +168,12 @@ static __always_inline void open_request(const struct source *source, u32 rule, 
 	    request->channel == source->channel && now - request->opened_ns < same_ns) {
 		process->context_id = request->id;
 		process->context_opened_ns = request->opened_ns;
-		return;
+		return false;
 	}
 	request = new_request(source, rule, now, &slot);
 	if (!request) {
 		count(APPEASE_CNT_OPEN_DENIED);
-		return;
+		return false;
 	}
 	process->attention.request_id = request->id;
 	process->attention.slot = slot;
@@ -165,6 +186,7 @@ static __always_inline void open_request(const struct source *source, u32 rule, 
 	process->loan_debt_ns = 0;
 	arm(now);
 	count(APPEASE_CNT_OPENED);
+	return process->has_partners;
 }
 
 #endif

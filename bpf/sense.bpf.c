@@ -24,6 +24,7 @@
 #include "sense/inet.bpf.h"
 #include "sense/unix.bpf.h"
 #include "sense/pipes.bpf.h"
+#include "sense/locks.bpf.h"
 #include "sense/families.bpf.h"
 
 char _license[] SEC("license") = "GPL";

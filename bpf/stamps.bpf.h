@@ -21,6 +21,8 @@ struct doing {
 	u64 sending;		/* it sends a datagram for a customer */
 	u32 withheld;		/* it is in a call that says itself what it did to a watched file */
 	u32 withheld_wd;	/* the watch of which an event came meanwhile; 0: none */
+	u32 lifted;		/* process that it lifted while it waits for a lock; 0: none */
+	u32 pad;
 };
 
 struct {
@@ -163,6 +165,8 @@ static __always_inline void note_read(const struct stamp_key *key)
 		return;
 	process->attention = *stamp;
 	process->attention.since_ns = now;
+	if (process->has_partners)
+		judge_later(current_tgid(), now);
 	count(APPEASE_CNT_PICKED_UP);
 }
 

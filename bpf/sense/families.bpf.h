@@ -12,7 +12,6 @@ int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child
 {
 	struct appease_process *from, *to;
 	u64 now;
-	u32 hop;
 
 	if (!is_armed() || parent->tgid == child->tgid)
 		return 0;
@@ -26,25 +25,13 @@ int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child
 	now = bpf_ktime_get_ns();
 	if (!try_lookup_request(&from->attention, now))
 		return 0;
-	hop = from->attention.nr_hops;
-	if (hop >= max_hops || hop >= APPEASE_MAX_HOPS) {
-		count(APPEASE_CNT_HOPS_EXCEEDED);
-		return 0;
-	}
 	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!to) {
 		count(APPEASE_CNT_STORAGE_FAILED);
 		return 0;
 	}
-	to->attention = from->attention;
-	to->attention.since_ns = now;
-	to->attention.path[hop].at_ns = now;
-	to->attention.path[hop].tgid = parent->tgid;
-	to->attention.path[hop].object = APPEASE_OBJECT_FORK;
-	to->attention.nr_hops = hop + 1;
-	to->context_id = from->context_id;
-	to->context_opened_ns = from->context_opened_ns;
-	count(APPEASE_CNT_INHERITED);
+	if (hand_on(from, parent->tgid, to, APPEASE_OBJECT_FORK, now))
+		count(APPEASE_CNT_INHERITED);
 	return 0;
 }
 

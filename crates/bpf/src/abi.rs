@@ -103,6 +103,8 @@ mirrored! {
         Eventfd => "eventfd",
         /// From parent to child.
         Fork => "fork",
+        /// Memory that both have mapped.
+        Shared => "shared memory",
     }
 }
 

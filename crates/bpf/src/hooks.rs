@@ -64,6 +64,9 @@ const COUNTERS: &str = "what is behind event counters";
 const TCP: &str = "TCP connections as channels, and what is behind local ones";
 const UDP: &str = "UDP sockets as channels, and what is behind local ones";
 const UNIX: &str = "unix sockets as channels, and what is behind them";
+const PI_FUTEX: &str = "that who holds a futex with priority inheritance is lifted by who waits for it";
+const FUTEX: &str = "that who holds a mutex shared between processes is lifted by who waits for it";
+const FILE_LOCK: &str = "that who holds a file lock is lifted by who waits for it";
 const READV: &str = "that a file channel's end is not taken for input by readv";
 const TEE: &str = "that tee is not taken for reading a file channel";
 const URING: &str = "that what fails in io_uring is not taken for access to a file channel";
@@ -106,6 +109,13 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_udp_receive", "skb_consume_udp", UDP),
     of_module("ipv6", hook("appease_udp6_send", "udpv6_sendmsg", "what is behind local UDP sockets over IPv6")),
     of_module("ipv6", hook("appease_udp6_sent", "udpv6_sendmsg", "what is behind local UDP sockets over IPv6")),
+    hook("appease_pi_wait", "rt_mutex_wait_proxy_lock", PI_FUTEX),
+    hook("appease_pi_wait_end", "rt_mutex_wait_proxy_lock", PI_FUTEX),
+    hook("appease_futex_wait", "__futex_wait", FUTEX),
+    hook("appease_futex_wait_end", "__futex_wait", FUTEX),
+    hook("appease_file_lock_wait", "__locks_insert_block", FILE_LOCK),
+    hook("appease_file_lock_wait_end", "__locks_delete_block", FILE_LOCK),
+    hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory"),
     when(Wanted::Files, hook("appease_file_access", "inotify_handle_inode_event", "files as channels")),
     when(Wanted::Files, hook("appease_readv", "vfs_readv", READV)),
     when(Wanted::Files, hook("appease_readv_end", "vfs_readv", READV)),
@@ -121,6 +131,10 @@ pub(crate) const HOOKS: &[Hook] = &[
     when(Wanted::SocketWrites, hook("appease_unix_stream_written", "unix_stream_sendmsg", WRITES)),
     when(Wanted::SocketWrites, hook("appease_unix_dgram_written", "unix_dgram_sendmsg", WRITES)),
 ];
+
+/// Programs on tracepoints, which all supported kernels have.
+pub(crate) const TRACEPOINTS: &[&str] =
+    &["appease_fork", "appease_process_exit", "appease_contention", "appease_contention_end"];
 
 /// All hooks, as if none were attached: what a kernel must have for all that we can sense.
 #[must_use]

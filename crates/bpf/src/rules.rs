@@ -9,7 +9,7 @@ use std::{
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 use crate::{
-    Channel, Error, Hits, Protocol, RULES_PER_TARGET, Rule, Sensor, Side, Slot, Target,
+    Error, Hits, Protocol, RULES_PER_TARGET, Rule, Sensor, Side, Slot, Target,
     abi::{as_bytes, as_bytes_mut, raw},
 };
 
@@ -305,10 +305,6 @@ impl Glance {
         }
     }
 }
-
-/// The classes of devices, which have hooks and rules of their own.
-pub(crate) const CLASSES: [Channel; 5] =
-    [Channel::Evdev, Channel::Tty, Channel::Mouse, Channel::Joystick, Channel::Audio];
 
 /// Bytes of the map's value must be as many as the kernel's.
 const _: () = assert!(mem::size_of::<raw::appease_rules>() == RULES_PER_TARGET * mem::size_of::<Slot>());

@@ -10,10 +10,10 @@ use libbpf_rs::{
 use tracing::{debug, warn};
 
 use crate::{
-    Access, Channel, ConfidenceOptions, Error, Filter, MissingHook, Policy, Process, Rule,
+    ConfidenceOptions, Error, MissingHook, Policy, Process,
     abi::{raw, words},
-    hooks::{HOOKS, Hook, Wanted},
-    rules::{CLASSES, Glance},
+    hooks::{HOOKS, Hook, TRACEPOINTS, Wanted},
+    rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
 };
 
@@ -81,20 +81,14 @@ impl Sensor {
         let wanted: Vec<usize> =
             (0..HOOKS.len()).filter(|&i| HOOKS[i].wanted == Wanted::Always).filter(is_there).collect();
         let mut main = load_object(options, &wanted, None)?;
+        main.progs
+            .appease_begin
+            .test_run(ProgramInput::default())
+            .map_err(|e| Error::libbpf("begin to keep confidence", e))?;
         let mut tracepoints = Vec::new();
-        let begun = if options.policy == Policy::Rsio {
-            main.progs
-                .appease_begin
-                .test_run(ProgramInput::default())
-                .and_then(|_| main.progs.appease_process_exit.attach())
-                .map(|link| tracepoints.push(link))
-        } else {
-            Ok(())
-        };
-        begun
-            .and_then(|()| main.progs.appease_fork.attach())
-            .map(|link| tracepoints.push(link))
-            .map_err(|e| Error::libbpf("attach to process creation and end", e))?;
+        for program in TRACEPOINTS {
+            tracepoints.push(attach(&mut main, program).map_err(|e| Error::libbpf("attach to a tracepoint", e))?);
+        }
         let mut attached = Vec::new();
         for index in wanted {
             match attach(&mut main, HOOKS[index].program) {
@@ -112,10 +106,6 @@ impl Sensor {
             glance: RefCell::default(),
             socket_writes: false,
         };
-        for class in CLASSES {
-            let access = Access { read: class != Channel::Audio, write: class == Channel::Audio };
-            sensor.define(class as u32, &Rule { access, filter: Filter::default() })?;
-        }
         sensor.attach_new_modules();
         Ok(sensor)
     }
@@ -251,6 +241,7 @@ impl Sensor {
             "loans",
             "loans refused",
             "records not made: no memory",
+            "holders of locks lifted",
             "channel reads that came from this machine itself",
         ];
         read_counters(&self.main.maps.counters, &NAMES)
@@ -306,12 +297,7 @@ fn load_object(
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
         let is_hook = HOOKS.iter().any(|h| h.program == name);
-        let is_rsio = ["appease_begin", "appease_process_exit"].contains(&name.as_str());
-        let is_wanted = if is_hook {
-            wanted.iter().any(|&i| HOOKS[i].program == name)
-        } else {
-            shared.is_none() && (options.policy == Policy::Rsio || !is_rsio)
-        };
+        let is_wanted = if is_hook { wanted.iter().any(|&i| HOOKS[i].program == name) } else { shared.is_none() };
         program.set_autoload(is_wanted);
     }
     if let Some(shared) = shared {

@@ -130,7 +130,7 @@ fn difference(a: u64, b: u64) -> i64 {
 }
 
 /// Names for programs; people's are the command's matter.
-fn channel_name(channel: Channel) -> &'static str {
+pub(crate) fn channel_name(channel: Channel) -> &'static str {
     match channel {
         Channel::None => "none",
         Channel::Evdev => "evdev",
@@ -153,6 +153,7 @@ fn object_name(object: Object) -> &'static str {
         Object::Pty => "pty",
         Object::Eventfd => "eventfd",
         Object::Fork => "fork",
+        Object::Shared => "shared",
     }
 }
 

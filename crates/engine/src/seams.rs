@@ -1,6 +1,8 @@
 //! What the daemon needs of the world, as small traits: each has a fake in the tests.
 
-use std::{collections::BTreeMap, os::fd::BorrowedFd, time::Duration};
+use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, sync::Arc, time::Duration};
+
+use crate::channel::hosts;
 
 pub use appease_bpf::{
     Access, Attention, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Hits, Hop, LaneTimes,
@@ -119,7 +121,12 @@ pub trait Platform {
     fn attach(&self, eyes: &Self::Eyes, sense: &SenseOptions, sched: &SchedOptions) -> Result<Self::Backend, BpfError>;
     /// Nanoseconds of `CLOCK_MONOTONIC`, which is also the clock of the BPF side.
     fn now_ns(&self) -> u64;
+    /// What resolves host names.
+    fn lookup(&self) -> Lookup;
 }
+
+/// Asks for the addresses of a host; may take long, so it is called on a thread of its own.
+pub type Lookup = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
 
 /// This machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -145,6 +152,10 @@ impl Platform for Machine {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         let since_boot = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
         u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn lookup(&self) -> Lookup {
+        hosts::system()
     }
 }
 
