@@ -1,14 +1,16 @@
-//! What competes: CPU hogs, or a compiler run that begins again whenever it is done.
+//! What competes: CPU hogs, or a compiler run that begins again whenever it is done; started here, or by a user who logs
+//! in for it.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::chown, path::Path};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use appease_scenario::Load;
 
 use crate::{
     app::{Launch, Program},
     clock::{self, Deadline},
     ending::stalled,
+    far::FarSide,
     probe::Probe,
     scope::Scopes,
     tree,
@@ -18,77 +20,128 @@ use crate::{
 const BUILD_FILES: u32 = 200;
 const BUILD_DIR: &str = "/tmp/build-load";
 const HOG: &str = "stress-ng-cpu";
+/// Where the session of a user tells its process.
+const SESSION_FILE: &str = "/tmp/load-session";
 const START_LIMIT_S: u64 = 120;
 
+/// Who starts the load.
+#[derive(Clone, Copy)]
+pub struct Starter<'a> {
+    /// Where its processes are put.
+    pub scopes: Scopes,
+    /// The user who logs in for it; nobody if it starts locally.
+    pub user: Option<(&'a FarSide, &'a str)>,
+}
+
+/// A load at work.
+pub struct Competitor {
+    load: Load,
+    program: Program,
+    /// The process from which all others of it come.
+    root: u32,
+}
+
 /// Prepares what a load needs, before anything is measured.
-pub fn prepare(load: Load) -> Result<()> {
-    match load {
-        Load::Build(_) => tree::generate(Path::new(BUILD_DIR), BUILD_FILES),
-        Load::None | Load::Hogs(_) => Ok(()),
+pub fn prepare(load: Load, starter: Starter<'_>) -> Result<()> {
+    let Load::Build(_) = load else { return Ok(()) };
+    let dir = Path::new(BUILD_DIR);
+    tree::generate(dir, BUILD_FILES)?;
+    let Some((far, user)) = starter.user else { return Ok(()) };
+    let uid = Some(far.uid(user)?);
+    let give = |path: &Path| chown(path, uid, uid).with_context(|| format!("give {} to {user}", path.display()));
+    for entry in fs::read_dir(dir).with_context(|| format!("list {BUILD_DIR}"))?.flatten() {
+        give(&entry.path())?;
     }
+    give(dir)
 }
 
 /// Starts the load and waits until all of it runs.
-pub fn start(load: Load, scopes: Scopes, probe: Option<&Probe>) -> Result<Option<Program>> {
-    let argv: Vec<String> = match load {
-        Load::None => return Ok(None),
-        Load::Hogs(n) => ["stress-ng", "--quiet", "--sync-start", "--cpu", &n.to_string(), "--temp-path", "/tmp"]
-            .map(str::to_owned)
-            .to_vec(),
-        Load::Build(n) => {
-            let script = format!("cd {BUILD_DIR} && while make -s clean && make -s -j {n}; do :; done");
-            ["sh", "-c", &script].map(str::to_owned).to_vec()
-        }
+pub fn start(load: Load, starter: Starter<'_>, probe: Option<&Probe>) -> Result<Option<Competitor>> {
+    let script = match load {
+        Load::None | Load::Users(_) => return Ok(None),
+        Load::Hogs(n) => format!("exec stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp"),
+        Load::Build(n) => format!("cd {BUILD_DIR} && while make -s clean && make -s -j {n}; do :; done"),
     };
-    let mut launch = Launch::new("load", scopes, &argv);
-    launch.gated = true;
-    let mut program = launch.start()?;
+    let mut competitor = at_gate(load, starter, &script)?;
     if let Some(probe) = probe {
-        probe.mark_load(program.pid())?;
+        probe.mark_load(competitor.root)?;
     }
-    program.open_gate()?;
+    competitor.program.open_gate()?;
     let deadline = Deadline::after_s(START_LIMIT_S);
-    while !runs_wholly(load, program.pid()) {
-        program.must_run()?;
+    while !competitor.runs_wholly() {
+        competitor.program.must_run()?;
         if deadline.has_passed() {
-            let log = program.log_tail(5);
-            stop(load, program);
+            let log = competitor.program.log_tail(5);
+            competitor.stop();
             return Err(stalled(format!("load {load} was not running after {START_LIMIT_S} s: {log}")));
         }
         clock::sleep_ms(50);
     }
-    Ok(Some(program))
+    Ok(Some(competitor))
 }
 
-fn runs_wholly(load: Load, pid: u32) -> bool {
-    match load {
-        Load::None => true,
-        Load::Hogs(n) => {
-            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            let is_hog =
-                |child: &&str| fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG);
-            children.split_whitespace().filter(is_hog).count() >= n as usize
+/// The load's first process, which waits for a line on its standard input.
+fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor> {
+    let Some((far, user)) = starter.user else {
+        let program = Launch { gated: true, ..Launch::new("load", starter.scopes, &["sh", "-c", script]) }.start()?;
+        return Ok(Competitor { load, root: program.pid(), program });
+    };
+    // One of an earlier round.
+    let _ = fs::remove_file(SESSION_FILE);
+    let command = format!("echo $$ >{SESSION_FILE} && read -r go && {script}");
+    let mut program = far.client("load", user, &command).start()?;
+    let deadline = Deadline::after_s(START_LIMIT_S);
+    loop {
+        let told = fs::read_to_string(SESSION_FILE).unwrap_or_default();
+        if let Some(pid) = told.strip_suffix('\n') {
+            let root = pid.parse().with_context(|| format!("{SESSION_FILE} says \"{pid}\""))?;
+            starter.scopes.adopt(user, far.uid(user)?)?;
+            return Ok(Competitor { load, program, root });
         }
-        Load::Build(_) => fs::read_dir(BUILD_DIR).is_ok_and(|mut entries| {
-            entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "o")))
-        }),
+        program.must_run()?;
+        if deadline.has_passed() {
+            let error = program.complaint(&format!("did not log in within {START_LIMIT_S} s"));
+            program.kill();
+            return Err(stalled(error.to_string()));
+        }
+        clock::sleep_ms(20);
     }
 }
 
-/// Ends the load and removes what it made.
-pub fn stop(load: Load, mut program: Program) {
-    program.kill();
-    if let Load::Build(_) = load {
-        // What stays is compiled once more, or not: it is made anew before the next measurement.
-        let _ = fs::remove_dir_all(BUILD_DIR);
+impl Competitor {
+    fn runs_wholly(&self) -> bool {
+        match self.load {
+            Load::None | Load::Users(_) => true,
+            Load::Hogs(n) => {
+                let pid = self.root;
+                let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+                let is_hog = |child: &&str| {
+                    fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG)
+                };
+                children.split_whitespace().filter(is_hog).count() >= n as usize
+            }
+            Load::Build(_) => fs::read_dir(BUILD_DIR).is_ok_and(|mut entries| {
+                entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "o")))
+            }),
+        }
     }
-}
 
-/// Fails when the load ended, which would make figures better than they are.
-pub fn must_still_run(load: Load, program: Option<&mut Program>) -> Result<()> {
-    let Some(program) = program else { return Ok(()) };
-    match program.ended()? {
-        None => Ok(()),
-        Some(status) => bail!("load {load} ended during the measurement ({status}): {}", program.log_tail(8)),
+    /// Fails when the load ended, which would make figures better than they are.
+    pub fn must_still_run(&mut self) -> Result<()> {
+        match self.program.ended()? {
+            None => Ok(()),
+            Some(status) => {
+                bail!("load {} ended during the measurement ({status}): {}", self.load, self.program.log_tail(8))
+            }
+        }
+    }
+
+    /// Ends the load and removes what it made. A session ends with its ssh client, and all in it with its terminal.
+    pub fn stop(mut self) {
+        self.program.kill();
+        if let Load::Build(_) = self.load {
+            // What stays is compiled once more, or not: it is made anew before the next measurement.
+            let _ = fs::remove_dir_all(BUILD_DIR);
+        }
     }
 }

@@ -41,6 +41,8 @@ impl Session<'_> {
                     self.player_commands.insert(id.to_owned(), command_pipe(&commands)?);
                     argv
                 }
+                // They log in when the scheduler is there.
+                AppKind::Ssh(_) => continue,
                 AppKind::Shell { .. } if tasks.iter().any(|task| task.id == id) => continue,
                 AppKind::Shell { run } => vec!["sh".into(), "-c".into(), run.clone()],
             };
