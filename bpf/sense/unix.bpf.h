@@ -61,14 +61,21 @@ static __always_inline bool bound_hit(struct unix_sock *bound, u32 kind, const s
 	return false;
 }
 
+static __always_inline bool has_unix_rules(void)
+{
+	struct appease_ports *ports = channel_ports();
+
+	return ports && ports->flags & (APPEASE_PORTS_UNIX | APPEASE_PORTS_UNIX_NAME);
+}
+
 /* Data went through @sk: by a channel? Not if the process talks to itself. */
 static __noinline void unix_hit(struct sock *sk, u32 access)
 {
-	struct appease_ports *ports = channel_ports();
 	struct source source = { .object = (u64)sk, .channel = APPEASE_CHANNEL_UNIX };
 	struct unix_sock *sock = (struct unix_sock *)sk, *peer;
+	struct appease_ports *ports = channel_ports();
 
-	if (!ports || !(ports->flags & (APPEASE_PORTS_UNIX | APPEASE_PORTS_UNIX_NAME)))
+	if (!ports)
 		return;
 	if (BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == current_tgid()) {
 		count(APPEASE_CNT_LOCAL_PEER);
@@ -101,35 +108,43 @@ int appease_socket_deliver(u64 *ctx)
 	return 0;
 }
 
-static __always_inline void note_unix_receive(struct sock *sk)
+/* What most sockets have to do with us is nothing: that first. */
+static __always_inline bool is_unix_watched(void)
 {
+	return is_armed() || has_unix_rules();
+}
+
+static __always_inline void note_unix_receive(struct socket *socket)
+{
+	struct sock *sk = socket->sk;
 	struct stamp_key key;
 
 	if (is_armed()) {
 		key = object_key(sk, APPEASE_OBJECT_UNIX);
 		note_read(&key);
 	}
-	unix_hit(sk, APPEASE_READ);
+	if (has_unix_rules())
+		unix_hit(sk, APPEASE_READ);
 }
 
-static __always_inline bool unix_received(u64 *ctx)
+static __always_inline void note_unix_received(u64 *ctx)
 {
-	return returned_int(ctx) > 0 && !(ctx[3] & (MSG_PEEK | MSG_ERRQUEUE));
+	if (is_unix_watched() && returned_int(ctx) > 0 && !(ctx[3] & (MSG_PEEK | MSG_ERRQUEUE)))
+		note_unix_receive((struct socket *)ctx[0]);
 }
 
 SEC("fexit/unix_stream_recvmsg")
 int appease_unix_stream_receive(u64 *ctx)
 {
-	if (unix_received(ctx))
-		note_unix_receive(((struct socket *)ctx[0])->sk);
+	note_unix_received(ctx);
 	return 0;
 }
 
 SEC("fexit/unix_stream_splice_read")
 int appease_unix_splice(u64 *ctx)
 {
-	if (returned(ctx) > 0)
-		note_unix_receive(((struct socket *)ctx[0])->sk);
+	if (is_unix_watched() && returned(ctx) > 0)
+		note_unix_receive((struct socket *)ctx[0]);
 	return 0;
 }
 
@@ -137,23 +152,21 @@ int appease_unix_splice(u64 *ctx)
 SEC("fexit/unix_seqpacket_recvmsg")
 int appease_unix_packet_receive(u64 *ctx)
 {
-	if (unix_received(ctx))
-		note_unix_receive(((struct socket *)ctx[0])->sk);
+	note_unix_received(ctx);
 	return 0;
 }
 
 SEC("fexit/unix_dgram_recvmsg")
 int appease_unix_dgram_receive(u64 *ctx)
 {
-	if (unix_received(ctx))
-		note_unix_receive(((struct socket *)ctx[0])->sk);
+	note_unix_received(ctx);
 	return 0;
 }
 
 SEC("fexit/unix_stream_sendmsg")
 int appease_unix_stream_written(u64 *ctx)
 {
-	if (returned_int(ctx) > 0)
+	if (has_unix_rules() && returned_int(ctx) > 0)
 		unix_hit(((struct socket *)ctx[0])->sk, APPEASE_WRITE);
 	return 0;
 }
@@ -162,7 +175,7 @@ int appease_unix_stream_written(u64 *ctx)
 SEC("fexit/unix_dgram_sendmsg")
 int appease_unix_dgram_written(u64 *ctx)
 {
-	if (returned_int(ctx) > 0)
+	if (has_unix_rules() && returned_int(ctx) > 0)
 		unix_hit(((struct socket *)ctx[0])->sk, APPEASE_WRITE);
 	return 0;
 }
