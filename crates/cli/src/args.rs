@@ -243,6 +243,8 @@ pub enum BackendArg {
     Auto,
     /// sched_ext.
     Scx,
+    /// None: only watch, for `status` and `why`; the kernel schedules as always.
+    None,
 }
 
 fn config_help() -> String {
@@ -267,6 +269,7 @@ impl Run {
             backend: match self.backend {
                 BackendArg::Auto => BackendKind::Auto,
                 BackendArg::Scx => BackendKind::Scx,
+                BackendArg::None => BackendKind::None,
             },
             slice_us: self.slice_us,
             loan_us: self.loan_us,

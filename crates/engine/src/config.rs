@@ -7,7 +7,7 @@ use std::{
 
 pub use crate::channel::config::DEFAULT as CONFIG_FILE;
 pub use crate::seams::Policy;
-use crate::seams::{ConfidenceOptions, SchedOptions, SenseOptions};
+use crate::seams::{ConfidenceOptions, SchedOptions, SenseOptions, features::Goal};
 
 /// Where the daemon keeps its lock and its control socket.
 pub const RUN_DIR: &str = "/run/appease";
@@ -20,6 +20,28 @@ pub enum BackendKind {
     Auto,
     /// sched_ext.
     Scx,
+    /// None: who serves whom is seen, and told; the kernel schedules as always.
+    None,
+}
+
+impl BackendKind {
+    /// What the kernel must offer for it.
+    #[must_use]
+    pub fn goal(self) -> Goal {
+        match self {
+            Self::Auto | Self::Scx => Goal::Schedule,
+            Self::None => Goal::Sense,
+        }
+    }
+
+    /// What acts in the end.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto | Self::Scx => "scx",
+            Self::None => "none",
+        }
+    }
 }
 
 /// Numbers as given; [`Config::new`] says which make sense.
@@ -101,6 +123,8 @@ impl Default for Options {
 /// Validated options.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// What acts on the CPU.
+    pub backend: BackendKind,
     /// For the eyes.
     pub sense: SenseOptions,
     /// For the scheduler.
@@ -162,9 +186,15 @@ impl Config {
             exit_dump_len: options.exit_dump_len,
         };
         let stats = options.stats.map(stats_period).transpose()?;
-        // Both mean the one backend that there is.
-        let (BackendKind::Auto | BackendKind::Scx) = options.backend;
-        Ok(Self { sense, sched, file: options.file.clone(), stats, run_dir: options.run_dir.clone(), root: "/".into() })
+        Ok(Self {
+            backend: options.backend,
+            sense,
+            sched,
+            file: options.file.clone(),
+            stats,
+            run_dir: options.run_dir.clone(),
+            root: "/".into(),
+        })
     }
 
     /// The control socket of the daemon whose files are in `run_dir`.

@@ -18,7 +18,7 @@ use crate::{
         Channels, config as channel_config,
         hosts::{Answer as HostAnswer, Passing},
     },
-    config::Config,
+    config::{BackendKind, Config},
     control::{
         Answer, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, LaneNs, Listener, Missing, Peer,
         Reloaded, Reports, Status, Why,
@@ -28,7 +28,7 @@ use crate::{
     names::Names,
     report::Reporter,
     seams::Slot,
-    seams::{Backend, BpfError, Eyes, Machine, Platform, Process, features},
+    seams::{Backend, BpfError, Eyes, Machine, Platform, Process},
     shutdown::{Hangups, Signals},
 };
 
@@ -36,8 +36,6 @@ use crate::{
 const EXIT_POLL: Duration = Duration::from_millis(250);
 /// How soon the hooks of a new module are attached, and a node that came back is a channel again.
 const WORLD_POLL: Duration = Duration::from_secs(1);
-/// Name of the one backend that there is.
-const BACKEND: &str = "scx";
 
 /// Runs the daemon on this machine until SIGINT or SIGTERM. SIGHUP has it read its configuration anew.
 ///
@@ -76,10 +74,11 @@ where
     P: Platform + Clone + 'static,
 {
     let file = channel_config::read(config.file.as_deref())?;
-    let kernel = rule_out_obstacles(platform, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
+    let kernel =
+        rule_out_obstacles(platform, config.backend, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
     let _lock = Lock::take(&config.run_dir)?;
     // Only now: the other scheduler might have been our own, and then the lock has the better message.
-    rule_out_obstacles(platform, |_| true)?;
+    rule_out_obstacles(platform, config.backend, |_| true)?;
     doctor::competitors(&Names::new(&config.root)).iter().for_each(|finding| warn!("{finding}"));
 
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
@@ -87,7 +86,7 @@ where
     report_missing(&eyes);
     let channels = channels::start(config, file, &mut eyes)?;
     let (passing, answers) = Passing::new(platform.lookup());
-    let backend = platform.attach(&eyes, &config.sense, &config.sched)?;
+    let backend = platform.attach(&eyes, config)?;
     let daemon = Rc::new(Daemon {
         config: config.clone(),
         kernel,
@@ -98,7 +97,7 @@ where
         channels: RefCell::new(channels),
         passing: RefCell::new(passing),
     });
-    info!("ready: policy {} on backend {BACKEND}, kernel {}", config.sense.policy, daemon.kernel);
+    info!("ready: policy {} on backend {}, kernel {}", config.sense.policy, config.backend.name(), daemon.kernel);
     // Nobody to notify is as good.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
@@ -120,10 +119,14 @@ where
     outcome
 }
 
-/// Fails with the first obstacle to scheduling that is `relevant`; else the kernel's release.
-fn rule_out_obstacles<P: Platform>(platform: &P, relevant: impl Fn(&BpfError) -> bool) -> Result<String, Error> {
+/// Fails with the first obstacle to the backend that is `relevant`; else the kernel's release.
+fn rule_out_obstacles<P: Platform>(
+    platform: &P,
+    backend: BackendKind,
+    relevant: impl Fn(&BpfError) -> bool,
+) -> Result<String, Error> {
     let features = platform.features();
-    match features.obstacles(features::Goal::Schedule).into_iter().find(relevant) {
+    match features.obstacles(backend.goal()).into_iter().find(relevant) {
         Some(obstacle) => Err(obstacle.into()),
         None => Ok(features.kernel),
     }
@@ -197,7 +200,7 @@ impl<P: Platform> Daemon<P> {
             let reason = exit.reason.strip_prefix("EXIT: ").unwrap_or(&exit.reason).to_owned();
             return Err(Error::Ejected { reason });
         }
-        let backend = self.platform.attach(&live.eyes, &self.config.sense, &self.config.sched)?;
+        let backend = self.platform.attach(&live.eyes, &self.config)?;
         live.backend = Some(backend);
         live.restarts += 1;
         info!("the kernel let go of the scheduler and asked for it again ({}): attached anew", exit.reason);
@@ -260,7 +263,7 @@ impl<P: Platform> Reports for Daemon<P> {
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: self.kernel.clone(),
-            backend: BACKEND.into(),
+            backend: self.config.backend.name().into(),
             policy: self.config.sense.policy.to_string(),
             pid: std::process::id(),
             uptime_ms: reporter.now_ns.saturating_sub(self.started_ns) / 1_000_000,

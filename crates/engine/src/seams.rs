@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, sync::Arc,
 
 use crate::channel::hosts;
 
+use crate::config::{BackendKind, Config};
+
 pub use appease_bpf::{
     Access, Attention, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Handler, Hits, Hop,
     LaneTimes, Lift, Lock, MAX_RULES, MissingHook, Object, Policy, Process, Protocol, RULES_PER_TARGET, Request, Rule,
@@ -114,11 +116,11 @@ pub trait Platform {
     /// # Errors
     /// When the kernel refuses.
     fn sense(&self, options: &SenseOptions) -> Result<Self::Eyes, BpfError>;
-    /// Attaches the scheduler.
+    /// Attaches what acts.
     ///
     /// # Errors
     /// When the kernel refuses.
-    fn attach(&self, eyes: &Self::Eyes, sense: &SenseOptions, sched: &SchedOptions) -> Result<Self::Backend, BpfError>;
+    fn attach(&self, eyes: &Self::Eyes, config: &Config) -> Result<Self::Backend, BpfError>;
     /// Nanoseconds of `CLOCK_MONOTONIC`, which is also the clock of the BPF side.
     fn now_ns(&self) -> u64;
     /// What resolves host names.
@@ -134,7 +136,7 @@ pub struct Machine;
 
 impl Platform for Machine {
     type Eyes = Sensor;
-    type Backend = Scheduler;
+    type Backend = Option<Scheduler>;
 
     fn features(&self) -> Features {
         features::probe()
@@ -144,8 +146,11 @@ impl Platform for Machine {
         Sensor::load(options)
     }
 
-    fn attach(&self, eyes: &Sensor, sense: &SenseOptions, sched: &SchedOptions) -> Result<Scheduler, BpfError> {
-        Scheduler::attach(eyes, sense, sched)
+    fn attach(&self, eyes: &Sensor, config: &Config) -> Result<Option<Scheduler>, BpfError> {
+        match config.backend {
+            BackendKind::Auto | BackendKind::Scx => Scheduler::attach(eyes, &config.sense, &config.sched).map(Some),
+            BackendKind::None => Ok(None),
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -213,24 +218,25 @@ impl Eyes for Sensor {
     }
 }
 
-impl Backend for Scheduler {
+/// Nothing acts without one.
+impl Backend for Option<Scheduler> {
     fn exit(&self) -> Option<Exit> {
-        Self::exit(self)
+        self.as_ref().and_then(Scheduler::exit)
     }
 
     fn lanes(&self) -> Result<LaneTimes, BpfError> {
-        Self::lanes(self)
+        self.as_ref().map_or_else(|| Ok(LaneTimes::default()), Scheduler::lanes)
     }
 
     fn process_lanes(&self, pid: u32) -> Result<LaneTimes, BpfError> {
-        Self::process_lanes(self, pid)
+        self.as_ref().map_or_else(|| Ok(LaneTimes::default()), |scheduler| scheduler.process_lanes(pid))
     }
 
     fn commands(&self) -> Result<BTreeMap<String, LaneTimes>, BpfError> {
-        Self::commands(self)
+        self.as_ref().map_or_else(|| Ok(BTreeMap::default()), Scheduler::commands)
     }
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
-        Self::counters(self)
+        self.as_ref().map_or_else(|| Ok(Vec::new()), Scheduler::counters)
     }
 }

@@ -95,7 +95,7 @@ impl Kind {
         match self {
             Self::Eevdf | Self::Scopes | Self::Autogroup | Self::Nice => false,
             Self::Peer(_) => true,
-            Self::Appease { backend, .. } => backend.as_deref() != Some("nice"),
+            Self::Appease { backend, .. } => !matches!(backend.as_deref(), Some("nice" | "none")),
         }
     }
 }

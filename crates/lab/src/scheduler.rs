@@ -10,6 +10,8 @@ use crate::host::Layout;
 pub const PEERS: [&str; 4] = ["scx_bpfland", "scx_lavd", "scx_flash", "scx_cosmos"];
 /// Our policies; a new one is a line here.
 const POLICIES: [&str; 2] = ["appease", "rsio"];
+/// Its backends, likewise: one that only watches, to tell what watching costs.
+const BACKENDS: [&str; 2] = ["scx", "none"];
 /// What can be written without building a peer.
 pub const OURS: [&str; 4] = ["eevdf", "eevdf-scopes", "eevdf-nice", "appease"];
 /// Schedulers that are the kernel's own.
@@ -35,9 +37,13 @@ impl FromStr for Scheduler {
         if let Some(name) = KERNEL.iter().find(|name| **name == text) {
             return Ok(Self::Kernel(name));
         }
-        if let Some(policy) = text.strip_prefix("appease:") {
+        if let Some(words) = text.strip_prefix("appease:") {
+            let (policy, backend) = words.split_once('@').unwrap_or((words, BACKENDS[0]));
             if !POLICIES.contains(&policy) {
                 bail!("policy \"{policy}\" is not known: there is {}", POLICIES.join(", "));
+            }
+            if !BACKENDS.contains(&backend) {
+                bail!("backend \"{backend}\" is not known: there is {}", BACKENDS.join(", "));
             }
             return Ok(Self::Appease(text.into()));
         }
@@ -50,7 +56,7 @@ impl FromStr for Scheduler {
                 Ok(Self::Peer(peer.into()))
             }
             _ => bail!(
-                "scheduler \"{text}\" is not known: there is {}, appease, appease:POLICY, and peers like {}",
+                "scheduler \"{text}\" is not known: there is {}, appease, appease:POLICY[@BACKEND], and peers like {}",
                 KERNEL.join(", "),
                 PEERS.join(", ")
             ),
@@ -97,7 +103,9 @@ mod tests {
 
     #[test]
     fn names_are_kept() {
-        for name in ["eevdf", "eevdf-scopes", "eevdf-nice", "scx_lavd", "appease", "appease:appease"] {
+        for name in
+            ["eevdf", "eevdf-scopes", "eevdf-nice", "scx_lavd", "appease", "appease:appease", "appease:rsio@none"]
+        {
             assert_eq!(name.parse::<Scheduler>().map(|s| s.to_string()).ok().as_deref(), Some(name));
         }
     }
@@ -105,8 +113,9 @@ mod tests {
     #[test]
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
-        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease, appease:POLICY, and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
+        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease, appease:POLICY[@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
         insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio"#);
+        insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, none"#);
         assert!(!told("scx_../../bin/sh").is_empty());
     }
 }

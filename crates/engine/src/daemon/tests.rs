@@ -26,7 +26,7 @@ use crate::{
     names::tests::root,
     seams::{
         Attention, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, Object, Request, Rule,
-        SchedOptions, SenseOptions, Slot, Target,
+        SenseOptions, Slot, Target,
         features::{Btf, Lockdown, SchedExt},
     },
 };
@@ -76,7 +76,7 @@ impl Platform for Fake {
         Ok(FakeEyes(Rc::clone(&self.0)))
     }
 
-    fn attach(&self, _: &FakeEyes, _: &SenseOptions, _: &SchedOptions) -> Result<FakeBackend, BpfError> {
+    fn attach(&self, _: &FakeEyes, _: &Config) -> Result<FakeBackend, BpfError> {
         self.0.attachments.set(self.0.attachments.get() + 1);
         self.0.attached_now.set(self.0.attached_now.get() + 1);
         Ok(FakeBackend(Rc::clone(&self.0)))
@@ -317,7 +317,7 @@ fn daemon(setting: &Setting) -> Daemon<Fake> {
     let file = channel_config::read(config.file.as_deref()).expect("right");
     let channels = RefCell::new(channels::start(&config, file, &mut eyes).expect("channels"));
     let passing = RefCell::new(Passing::new(platform.lookup()).0);
-    let backend = platform.attach(&eyes, &config.sense, &config.sched).expect("a backend");
+    let backend = platform.attach(&eyes, &config).expect("a backend");
     Daemon {
         kernel: "7.2.13".into(),
         started_ns: NOW,
