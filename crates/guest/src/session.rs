@@ -2,21 +2,22 @@
 
 mod apps;
 mod figures;
+mod players;
 mod tasks;
 
-use std::{collections::BTreeMap, fs::File, path::PathBuf, process::Command, thread::JoinHandle};
+use std::{collections::BTreeMap, path::PathBuf, process::Command, thread::JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
-use appease_scenario::{AppKind, Event, Job, Load, Metric, Outcome};
+use appease_scenario::{Event, Job, Load, MeterKind, Metric, Outcome};
 
-use self::tasks::Task;
+use self::{players::Player, tasks::Task};
 use crate::{
     app::Program,
     clock::{self, SECOND, from_seconds, idle_ns, now_ns},
     ending::{Ending, outcome_of},
     host::{self, Host},
     keyboard::Hands,
-    load,
+    load::{self, Competitor},
     meter::Window,
     probe::{Observe, Probe},
     scheduler::{Kind, Scheduler},
@@ -96,16 +97,14 @@ struct Session<'a> {
     server: Option<Program>,
     apps: BTreeMap<String, Program>,
     windows: BTreeMap<String, Window>,
-    player_commands: BTreeMap<String, File>,
-    /// Frames that players had dropped when they were let play on.
-    dropped_before: BTreeMap<String, u64>,
+    players: BTreeMap<String, Player>,
 }
 
 /// What is at work under one scheduler beside the applications.
 #[derive(Default)]
 struct Round {
     scheduler: Option<Scheduler>,
-    competitor: Option<Program>,
+    competitor: Option<Competitor>,
     typing: Option<JoinHandle<Result<typist::Log>>>,
 }
 
@@ -123,8 +122,7 @@ impl<'a> Session<'a> {
             server: None,
             apps: BTreeMap::new(),
             windows: BTreeMap::new(),
-            player_commands: BTreeMap::new(),
-            dropped_before: BTreeMap::new(),
+            players: BTreeMap::new(),
         };
         if session.needs_screen() {
             session.start_screen()?;
@@ -139,14 +137,15 @@ impl<'a> Session<'a> {
         load::prepare(self.job.load)?;
         // As on a machine that starts its scheduler at boot: before anybody types.
         let scheduler = round.scheduler.insert(Scheduler::start(Kind::parse(scheduler)?)?);
+        scheduler.add_channels(&self.job.scenario.channels)?;
         self.host.phase("scheduler-ready");
-        let crew = self.crew()?;
+        let mut crew = self.crew()?;
         self.warm_up_players()?;
         self.warm_up_tasks(&tasks)?;
 
         self.spinner = None;
         let mut probe = self.probe(&tasks)?;
-        round.competitor = load::start(self.job.load, self.scopes, probe.as_ref())?;
+        round.competitor = self.start_load(probe.as_ref(), crew.as_mut())?;
         self.host.phase("load-ready");
         self.play()?;
         clock::sleep_until(now_ns() + from_seconds(self.job.scenario.settle_s));
@@ -168,7 +167,9 @@ impl<'a> Session<'a> {
         let end_ns = now_ns();
         let seen = probe.map(Probe::end).transpose()?;
         scheduler.must_be_in_charge()?;
-        load::must_still_run(self.job.load, round.competitor.as_mut())?;
+        if let Some(competitor) = &mut round.competitor {
+            competitor.must_still_run()?;
+        }
         for app in self.apps.values_mut().chain(&mut self.server) {
             app.must_run()?;
         }
@@ -190,7 +191,7 @@ impl<'a> Session<'a> {
     fn clear_up(&mut self, round: Round) {
         self.spinner = Spinner::start(self.job.machine.mode).ok();
         if let Some(competitor) = round.competitor {
-            load::stop(self.job.load, competitor);
+            competitor.stop();
         }
         if let Some(scheduler) = round.scheduler {
             scheduler.stop();
@@ -203,17 +204,19 @@ impl<'a> Session<'a> {
             app.kill();
         }
         self.windows.clear();
-        self.player_commands.clear();
-        self.dropped_before.clear();
+        self.players.clear();
     }
 
     fn needs_screen(&self) -> bool {
-        let shows = |kind: &AppKind| matches!(kind, AppKind::Xterm { .. } | AppKind::Mplayer { .. });
-        self.job.scenario.apps.iter().any(|app| shows(&app.kind))
+        self.job.scenario.apps.iter().any(|app| app.kind.needs_screen())
+    }
+
+    fn plays(&self) -> bool {
+        self.job.scenario.apps.iter().any(|app| app.kind.player().is_some())
     }
 
     fn start_screen(&mut self) -> Result<()> {
-        let with_sound = self.job.scenario.apps.iter().any(|app| matches!(app.kind, AppKind::Mplayer { .. }));
+        let with_sound = self.plays();
         let mut modules = SCREEN_MODULES.to_vec();
         if with_sound {
             modules.extend(SOUND_MODULES);
@@ -258,7 +261,19 @@ impl<'a> Session<'a> {
         if !screen && !sched {
             return Ok(None);
         }
-        Probe::attach(Observe { screen, sched, cpus: self.job.machine.cpus }).map(Some)
+        let requests = self.job.scenario.meters.iter().any(|meter| meter.kind == MeterKind::Reload);
+        Probe::attach(Observe { screen, requests, sched, cpus: self.job.machine.cpus }).map(Some)
+    }
+
+    /// Starts what competes: unseen, or in the terminal that the scenario names for it.
+    fn start_load(&self, probe: Option<&Probe>, crew: Option<&mut Crew>) -> Result<Option<Competitor>> {
+        let Some(id) = &self.job.scenario.load_in else {
+            return Competitor::start(self.job.load, self.scopes, probe);
+        };
+        let (Some(terminal), Some(window), Some(crew)) = (self.apps.get(id), self.windows.get(id), crew) else {
+            bail!("nobody can type the load into \"{id}\"");
+        };
+        Competitor::typed(self.job.load, terminal, probe, |line| crew.type_line(*window, line))
     }
 
     /// Waits for the end of the measured part, keeping an eye on the scheduler.
@@ -271,7 +286,7 @@ impl<'a> Session<'a> {
         scheduler: &mut Scheduler,
     ) -> Result<()> {
         // A player and a load have no end of their own; a typist and a task have.
-        let plays = self.job.scenario.apps.iter().any(|app| matches!(app.kind, AppKind::Mplayer { .. }));
+        let plays = self.plays();
         let mut picture_due = self.job.screenshot;
         loop {
             scheduler.must_be_in_charge()?;
