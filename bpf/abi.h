@@ -8,19 +8,30 @@
 #ifndef APPEASE_ABI_H
 #define APPEASE_ABI_H
 
-#ifndef __VMLINUX_H__
-#include <linux/types.h>
-typedef __u64 u64;
-typedef __u32 u32;
-typedef __u16 u16;
-typedef __u8 u8;
-#endif
+#include "policy/confidence.h"
 
 enum appease_const {
 	/* Hops after which attention is not handed on: input, server, terminal, shell, command and three more. */
 	APPEASE_MAX_HOPS = 8,
 	APPEASE_NR_REQUESTS = 4096,
 	APPEASE_COMM_LEN = 16,
+	/* Rules of channels; slot 0 is none, the first ones are the classes of devices (enum appease_channel). */
+	APPEASE_MAX_RULES = 16384,
+	/* Rules on the same target, for one user each for example. */
+	APPEASE_RULES_AT_TARGET = 8,
+	/* Channels of which, and handlers of whom, a process is known to be part; of more, the one that ends first goes. */
+	APPEASE_HANDLER_CHANNELS = 4,
+	APPEASE_HANDLER_PRIMARIES = 4,
+	/* Latest processes that a rule remembers. */
+	APPEASE_RULE_HANDLERS = 4,
+	/* Longest name of a unix socket. */
+	APPEASE_UNIX_PATH_LEN = 108,
+};
+
+enum appease_policy {
+	APPEASE_POLICY_APPEASE,
+	APPEASE_POLICY_RSIO,
+	APPEASE_NR_POLICIES,
 };
 
 /* Scheduling classes inside our scheduler, most urgent first. */
@@ -40,7 +51,95 @@ enum appease_channel {
 	APPEASE_CHANNEL_MOUSE,
 	APPEASE_CHANNEL_JOYSTICK,
 	APPEASE_CHANNEL_AUDIO,
+	/* The first that is no class of devices: only rules make one. */
+	APPEASE_CHANNEL_FILE,
+	APPEASE_CHANNEL_INET,
+	APPEASE_CHANNEL_UNIX,
 	APPEASE_NR_CHANNELS,
+};
+
+/* What is done to a channel; bits. */
+enum appease_access {
+	APPEASE_READ = 1,
+	APPEASE_WRITE = 2,
+};
+
+enum appease_rule_flag {
+	APPEASE_RULE_HAS_UID = 1,
+	APPEASE_RULE_HAS_GID = 2,
+	APPEASE_RULE_HAS_CGROUP = 4,
+};
+
+/* A channel that somebody asked for: who of those that access it counts, and who did. */
+struct appease_rule {
+	u32 access;	/* enum appease_access; 0: the slot is free */
+	u32 flags;	/* enum appease_rule_flag */
+	u32 uid;	/* real user and group, in the first user namespace */
+	u32 gid;
+	u64 cgroup_id;	/* of cgroup 2: this one, or below it */
+	u32 cgroup_level;
+	u32 next_handler;
+	u64 hits;
+	u64 last_ns;
+	u32 handlers[APPEASE_RULE_HANDLERS];	/* process ids; 0: none */
+};
+_Static_assert(sizeof(struct appease_rule) == 64, "appease_rule");
+
+enum appease_target_kind {
+	APPEASE_TARGET_DEVICE = 1,	/* id[0]: major << 20 | minor */
+	APPEASE_TARGET_FILE,		/* id[0]: watch descriptor of the daemon's inotify instance */
+	APPEASE_TARGET_ACCEPT,		/* id: own address, as IPv6 in network order; 0: any. port: own; 0: any */
+	APPEASE_TARGET_CONNECT,		/* the same of the far end */
+	APPEASE_TARGET_UNIX_ACCEPT,	/* id[0]: inode of the socket's path */
+	APPEASE_TARGET_UNIX_CONNECT,
+};
+
+/* What leads to a rule. */
+struct appease_target {
+	u32 kind;	/* enum appease_target_kind */
+	u16 port;	/* host order */
+	u16 protocol;	/* IPPROTO_TCP or IPPROTO_UDP */
+	u64 id[2];
+};
+_Static_assert(sizeof(struct appease_target) == 24, "appease_target");
+
+/* Abstract name of a unix socket, without its leading NUL, filled up with NULs. */
+struct appease_unix_name {
+	u32 kind;	/* APPEASE_TARGET_UNIX_ACCEPT or _CONNECT */
+	char name[APPEASE_UNIX_PATH_LEN];
+};
+_Static_assert(sizeof(struct appease_unix_name) == 112, "appease_unix_name");
+
+/* Asked of a descriptor of the daemon's. */
+struct appease_identity {
+	u64 fd;
+	u64 inode;	/* the kernel's address of its inode; 0: no such descriptor */
+	u64 instance;	/* of an inotify instance: the kernel's address of that */
+};
+
+/* The rules of one target; 0: none. */
+struct appease_rules {
+	u32 slots[APPEASE_RULES_AT_TARGET];
+};
+
+enum appease_ports_flag {
+	APPEASE_PORTS_ANY_TCP = 1,	/* a rule for every port of a host */
+	APPEASE_PORTS_ANY_UDP = 2,
+	APPEASE_PORTS_UDP_CONNECT = 32,	/* a rule for a far end of datagrams, which a socket need not know */
+	APPEASE_PORTS_UNIX = 4,		/* a rule for a unix socket's path */
+	APPEASE_PORTS_UNIX_NAME = 8,	/* for an abstract name */
+	APPEASE_PORTS_DEVICES = 16,	/* for one device of a class */
+};
+
+/* What tells most sockets from channels at a glance: a bit for each port that a rule names. */
+struct appease_ports {
+	u64 tcp_accept[1024];
+	u64 tcp_connect[1024];
+	u64 udp_accept[1024];
+	u64 udp_connect[1024];
+	u32 flags;	/* enum appease_ports_flag */
+	u32 pad;
+	u64 watches;	/* the daemon's inotify instance for files; 0: none */
 };
 
 /* How attention came from one process to the next. */
@@ -52,6 +151,7 @@ enum appease_object {
 	APPEASE_OBJECT_PTY,
 	APPEASE_OBJECT_EVENTFD,
 	APPEASE_OBJECT_FORK,
+	APPEASE_OBJECT_SHARED,	/* memory that both have mapped, with a futex in it */
 	APPEASE_NR_OBJECTS,
 };
 
@@ -66,6 +166,8 @@ enum appease_counter {
 	APPEASE_CNT_LENT,		/* loans at a wake-up */
 	APPEASE_CNT_LOAN_REFUSED,	/* loans refused: too many came to nothing */
 	APPEASE_CNT_STORAGE_FAILED,	/* no memory for a record */
+	APPEASE_CNT_LIFTED,		/* holders of locks that an attended process waited for */
+	APPEASE_CNT_LOCAL_PEER,		/* reads from a channel that came from this machine itself */
 	APPEASE_NR_COUNTERS,
 };
 
@@ -84,12 +186,14 @@ struct appease_request {
 	u64 opened_ns;
 	u64 served_ns;	/* CPU time spent on it by all processes together */
 	u64 budget_ns;	/* batch work from there on */
+	u64 object;	/* which channel: major << 20 | minor of a device; else the kernel's address of inode or socket */
 	u32 channel;	/* enum appease_channel */
-	u32 device;	/* minor number of the device node */
+	u32 rule;	/* slot of the rule that makes it a channel */
 	u32 reader_tgid;
-	u32 major;	/* major number of the device node */
+	u32 peer_port;	/* of the customer's end of a socket, host order */
+	u64 peer[2];	/* its address, as IPv6 in network order */
 };
-_Static_assert(sizeof(struct appease_request) == 48, "appease_request");
+_Static_assert(sizeof(struct appease_request) == 72, "appease_request");
 
 /* That a process serves a request. */
 struct appease_attention {
@@ -102,9 +206,30 @@ struct appease_attention {
 };
 _Static_assert(sizeof(struct appease_attention) == 32 + 16 * APPEASE_MAX_HOPS, "appease_attention");
 
+/* What a process holds that an attended one waits for. */
+enum appease_lock {
+	APPEASE_LOCK_NONE,
+	APPEASE_LOCK_KERNEL,	/* a mutex, semaphore or rt_mutex inside the kernel */
+	APPEASE_LOCK_PI_FUTEX,
+	APPEASE_LOCK_FUTEX,	/* one of glibc's mutexes, shared between processes */
+	APPEASE_LOCK_FILE,	/* flock and its kind */
+	APPEASE_NR_LOCKS,
+};
+
+/* That a process is lifted: it serves the request of one who waits for its lock. */
+struct appease_lift {
+	u64 request_id;	/* 0: policy rsio, which has none */
+	u64 until_ns;	/* 0: not lifted */
+	u32 slot;	/* of the request */
+	u32 waiter;	/* process that waits */
+	u32 lock;	/* enum appease_lock */
+	u32 pad;
+};
+
 /* All that is known of a process (thread group). */
 struct appease_process {
 	struct appease_attention attention;
+	struct appease_lift lift;
 	u64 context_id;		/* request of the last message it read; 0: message without a stamp */
 	u64 channel_read_ns;	/* last successful read from a READ channel; 0: never */
 	u64 loan_until_ns;	/* end of a loan; 0: none */
@@ -113,8 +238,36 @@ struct appease_process {
 	u64 loan_debt_at_ns;	/* when loan_debt_ns was right */
 	u64 loan_ran_ns;	/* CPU time of this loan so far */
 	u64 context_opened_ns;	/* opening time of the context */
+	u64 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
 };
-_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 64, "appease_process");
+_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 104, "appease_process");
+
+/* A channel that a process handles. */
+struct appease_handled {
+	u64 object;	/* as in appease_request; 0: none */
+	u64 until_ns;	/* 0: others took over */
+	u32 rule;
+	u32 pad;
+};
+
+/* A handler whose cohandler a process is. */
+struct appease_cohandled {
+	u64 until_ns;
+	u32 tgid;	/* 0: none */
+	u32 pad;
+};
+
+/* Policy rsio: a process that accessed a channel, or that communicates with one that did. */
+struct appease_handler {
+	u64 primary_until_ns;	/* end of its part as a primary handler; 0: none */
+	u64 co_until_ns;	/* as a cohandler */
+	u64 activated_ns;	/* latest activation for which its cohandlers' confidence was, or will be, adjusted */
+	u32 access;		/* enum appease_access: what its customers' channels are read or written for */
+	u32 pad;
+	struct appease_handled channels[APPEASE_HANDLER_CHANNELS];
+	struct appease_cohandled primaries[APPEASE_HANDLER_PRIMARIES];
+	struct confidence_list cohandlers;
+};
 
 /* CPU time by lane of all processes with one command name, exited ones included. */
 struct appease_command {

@@ -12,6 +12,9 @@
 #include "policy/loan.h"
 #include "policy/unhappiness.h"
 
+/* From kernel headers; constants do not travel in BTF. */
+#define PF_KTHREAD 0x00200000
+
 /* Set before load, in both objects alike. */
 const volatile u64 attention_ns = 4000000000ULL;
 const volatile u64 retention_ns = 8000000000ULL;
@@ -19,6 +22,7 @@ const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 loan_ns = 1000000ULL;
 const volatile u64 loan_debt_limit_ns = 5000000ULL;
 const volatile u32 max_hops = APPEASE_MAX_HOPS;
+const volatile u32 policy = APPEASE_POLICY_APPEASE;
 
 /* Age of a request that counts, see policy/unhappiness.h. */
 #define HORIZON_NS 250000000ULL
@@ -57,6 +61,7 @@ struct armed {
 	u32 on;
 	u32 next_slot;
 	u64 last_id;
+	u64 lifts;	/* lifts so far: somebody who is queued already may have to be moved */
 };
 
 struct {
@@ -93,6 +98,14 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } counters SEC(".maps");
+
+/* Policy rsio: handlers and cohandlers by process id. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, u32);
+	__type(value, struct appease_handler);
+} handlers SEC(".maps");
 
 static __always_inline void count(u32 which)
 {
@@ -141,6 +154,26 @@ static __always_inline u64 request_key(const struct appease_request *request, u6
 {
 	return unhappiness_key(unhappiness_opened(request->opened_ns, now, HORIZON_NS), request->served_ns,
 			       REQUEST_WEIGHT);
+}
+
+/* The request for which @process is lifted, or NULL: it is not, or that is over. */
+static __always_inline struct appease_request *try_lifted_for(const struct appease_process *process, u64 now)
+{
+	struct appease_request *request;
+	u32 slot = process->lift.slot;
+
+	if (!process->lift.until_ns || !policy_before(now, process->lift.until_ns))
+		return NULL;
+	request = bpf_map_lookup_elem(&requests, &slot);
+	if (!request || request->id != process->lift.request_id || request->served_ns >= request->budget_ns)
+		return NULL;
+	return request;
+}
+
+/* Policy rsio: whether @handler is part of an interaction. */
+static __always_inline bool is_handling(const struct appease_handler *handler, u64 now)
+{
+	return policy_before(now, handler->primary_until_ns) || policy_before(now, handler->co_until_ns);
 }
 
 /* Whether @process runs on a loan now. */

@@ -11,7 +11,6 @@
 #include "attention.bpf.h"
 #include "policy/progress.h"
 
-#define PF_KTHREAD 0x00200000
 #define DEFAULT_PRIO 120
 #define MAX_RT_PRIO 100
 #define SCHED_IDLE_POLICY 5
@@ -172,6 +171,12 @@ static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
 	return nr_cpus == 1 ? this_cpu_ctx() : bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
 }
 
+/* Of the CPU that @p runs or waits on, which need not be this one. */
+static __always_inline struct cpu_ctx *cpu_ctx_of_task(struct task_struct *p)
+{
+	return cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+}
+
 /*
  * A kernel thread. Also one that the kernel put behind others: it may hold a lock that an attended task needs, as
  * khugepaged (nice 19) holds the mmap_lock of a player, which then lost frames for as long as khugepaged waited. Such a
@@ -202,17 +207,48 @@ struct standing {
 	bool attended;
 };
 
+/* Policy rsio: so much sooner goes a handler for each step of its nice value. */
+#define NICE_STEP_NS 5000000ULL
+
+/*
+ * Policy rsio: a handler or cohandler has the paper's bonus (section 5), which here is the lane; among those of one nice
+ * value, first come first served.
+ */
+static __always_inline void judge_handler(struct task_struct *p, u64 mono, struct standing *standing)
+{
+	u32 tgid = p->tgid;
+	struct appease_handler *handler = bpf_map_lookup_elem(&handlers, &tgid);
+
+	struct appease_process *process;
+
+	standing->attended = handler && is_handling(handler, mono);
+	if (!standing->attended) {
+		process = try_process(p);
+		standing->attended = process && policy_before(mono, process->lift.until_ns);
+	}
+	if (standing->attended)
+		standing->key = mono + (s64)(p->static_prio - DEFAULT_PRIO) * (s64)NICE_STEP_NS;
+}
+
 static __always_inline void judge(struct task_struct *p, u64 mono, struct standing *standing)
 {
-	struct appease_process *process = try_process(p);
+	struct appease_process *process;
 
-	standing->process = process;
+	standing->process = NULL;
 	standing->request = NULL;
 	standing->attended = false;
 	standing->key = 0;
+	if (policy == APPEASE_POLICY_RSIO) {
+		judge_handler(p, mono, standing);
+		return;
+	}
+	process = try_process(p);
 	if (!process)
 		return;
+	standing->process = process;
 	standing->request = try_lookup_request(&process->attention, mono);
+	if (!standing->request)
+		standing->request = try_lifted_for(process, mono);
 	if (standing->request) {
 		standing->attended = true;
 		standing->key = request_key(standing->request, mono);
@@ -247,7 +283,7 @@ static __always_inline void consider_loan(struct task_struct *p, u64 mono)
 	struct appease_process *process;
 	u64 opened_ns = mono;
 
-	if (!handing)
+	if (policy == APPEASE_POLICY_RSIO || !handing)
 		return;
 	process = try_process(p);
 	if (handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
@@ -281,7 +317,7 @@ static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
 	judge(p, bpf_ktime_get_ns(), &standing);
 	if (standing.request) {
 		__sync_fetch_and_add(&standing.request->served_ns, ran);
-	} else if (standing.attended) {
+	} else if (standing.process && standing.attended) {
 		standing.process->loan_ran_ns += ran;
 		standing.process->loan_debt_ns += ran;
 		if (standing.process->loan_ran_ns >= loan_ns)
@@ -315,8 +351,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 		/* It may have read in the middle of its turn, or its attention may have ended. */
 		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
 	}
-	/* Not this CPU: it may be queued from another one. */
-	cctx = cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+	cctx = cpu_ctx_of_task(p);
 	if (!cctx || lane >= APPEASE_NR_LANES)
 		return;
 	if (lane >= APPEASE_LANE_OTHER) {
@@ -345,7 +380,7 @@ static __always_inline bool goes_first(struct task_struct *p, const struct task_
 
 	if (tctx->turn_ns >= slice_ns)
 		return false;
-	cctx = cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+	cctx = cpu_ctx_of_task(p);
 	return cctx && progress_kernel_fits(epoch_ns, cctx->kernel_ns);
 }
 
@@ -484,7 +519,7 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 {
 	tctx->lane = APPEASE_LANE_ATTENDED;
 	count_sched(CNT_ATTENDED);
-	enqueue_by_key(p, tctx, standing->key, standing->request ? slice_ns : loan_ns, mono,
+	enqueue_by_key(p, tctx, standing->key, standing->request || !standing->process ? slice_ns : loan_ns, mono,
 		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
 }
 

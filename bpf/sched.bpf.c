@@ -196,6 +196,40 @@ static __always_inline u64 first_attended_key(s32 cpu)
 	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr) ? first->scx.dsq_vtime : 0;
 }
 
+/* Tasks that the present look has gone through. Not a local variable, of which the verifier would try every value. */
+static u32 seen;
+
+/* Lifts that were looked after. */
+static u64 lifts_seen;
+
+/* Moves those who hold what an attended task waits for from the other lane's queue to that of the attended. */
+static __always_inline void move_lifted(u64 mono)
+{
+	struct armed *armed = armed_state();
+	struct task_struct *p;
+
+	if (!armed || armed->lifts == lifts_seen)
+		return;
+	lifts_seen = armed->lifts;
+	seen = 0;
+	bpf_for_each(scx_dsq, p, DSQ_OTHER, 0) {
+		struct appease_process *process = try_process(p);
+
+		if (process && process->lift.until_ns) {
+			struct standing standing;
+
+			judge(p, mono, &standing);
+			if (standing.attended) {
+				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, standing.key);
+				if (scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, DSQ_ATTENDED, 0))
+					maybe_attended = true;
+			}
+		}
+		if (++seen >= SCAN_MAX)
+			break;
+	}
+}
+
 void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
@@ -222,6 +256,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		judge(prev, bpf_ktime_get_ns(), &standing);
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, now, runs_other);
+	if (is_armed())
+		move_lifted(bpf_ktime_get_ns());
 
 	key = first_attended_key(cpu);
 	if (key || standing.attended) {
@@ -349,9 +385,6 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 	for (lane = 0; lane < APPEASE_NR_LANES; lane++)
 		__sync_fetch_and_add(&command->lane_ns[lane], tctx->lane_ns[lane]);
 }
-
-/* Tasks that the present look has gone through. Not a local variable, of which the verifier would try every value. */
-static u32 seen;
 
 /* Moves the tasks of a queue that waited too long to the overdue ones. */
 static __always_inline void scan(u64 dsq, u64 now)

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the hooks of sense.bpf.c do: open requests, leave stamps on what is written, pick them up from what is read.
+ * Messages between processes: writers leave stamps on what they write, readers pick them up.
  */
 #ifndef APPEASE_STAMPS_BPF_H
 #define APPEASE_STAMPS_BPF_H
 
-#include "attention.bpf.h"
-
-/* From kernel headers; constants do not travel in BTF. */
-#define MINOR_BITS 20
+#include "handlers.bpf.h"
 
 /* Stamps: attention left on an object by its last writer, until another one writes or it expires. */
 struct {
@@ -22,6 +19,10 @@ struct {
 struct doing {
 	struct stamp_key via;	/* stamp that a kernel worker carries on; .b is 0: none */
 	u64 sending;		/* it sends a datagram for a customer */
+	u32 withheld;		/* it is in a call that says itself what it did to a watched file */
+	u32 withheld_wd;	/* the watch of which an event came meanwhile; 0: none */
+	u32 lifted;		/* process that it lifted while it waits for a lock; 0: none */
+	u32 pad;
 };
 
 struct {
@@ -39,22 +40,6 @@ struct {
 	__type(value, struct appease_attention);
 } scratch SEC(".maps");
 
-static __always_inline struct appease_process *try_current_process(void)
-{
-	return bpf_task_storage_get(&processes, bpf_get_current_task_btf()->group_leader, 0, 0);
-}
-
-static __always_inline struct appease_process *current_process(void)
-{
-	struct appease_process *process;
-
-	process = bpf_task_storage_get(&processes, bpf_get_current_task_btf()->group_leader, 0,
-				       BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (!process)
-		count(APPEASE_CNT_STORAGE_FAILED);
-	return process;
-}
-
 static __always_inline struct doing *try_current_doing(void)
 {
 	return bpf_task_storage_get(&doings, bpf_get_current_task_btf(), 0, 0);
@@ -70,104 +55,9 @@ static __always_inline struct doing *current_doing(void)
 	return doing;
 }
 
-static __always_inline u32 current_tgid(void)
+static __always_inline struct stamp_key object_key(const void *object, u32 kind)
 {
-	return bpf_get_current_pid_tgid() >> 32;
-}
-
-static __always_inline void arm(u64 now)
-{
-	struct armed *armed = armed_state();
-
-	if (!armed)
-		return;
-	armed->until_ns = now + attention_ns + retention_ns;
-	armed->on = 1;
-}
-
-/* Says that wake-ups by the current task on this CPU hand on a request, or an input event if @request_id is 0. */
-static __always_inline void begin_handing(u64 request_id, u64 opened_ns, u64 now)
-{
-	struct handing *handing = this_handing();
-
-	if (!handing)
-		return;
-	handing->at_ns = now;
-	handing->opened_ns = opened_ns;
-	handing->request_id = request_id;
-	handing->pid = bpf_get_current_pid_tgid();
-}
-
-static __always_inline void end_handing(void)
-{
-	struct handing *handing = this_handing();
-
-	if (handing)
-		handing->pid = 0;
-}
-
-/* Requests */
-
-static __always_inline struct appease_request *new_request(u32 channel, u32 device, u64 now, u32 *slot)
-{
-	struct armed *armed = armed_state();
-	struct appease_request *request;
-
-	if (!armed)
-		return NULL;
-	*slot = __sync_fetch_and_add(&armed->next_slot, 1) % APPEASE_NR_REQUESTS;
-	request = bpf_map_lookup_elem(&requests, slot);
-	if (!request)
-		return NULL;
-	request->id = __sync_add_and_fetch(&armed->last_id, 1);
-	request->opened_ns = now;
-	request->served_ns = 0;
-	request->budget_ns = budget_ns;
-	request->channel = channel;
-	request->device = device & ((1 << MINOR_BITS) - 1);
-	request->major = device >> MINOR_BITS;
-	request->reader_tgid = current_tgid();
-	return request;
-}
-
-/*
- * The current process got something from its customer: opens a request, or takes it for part of the one that it opened
- * less than @same_ns ago on this device.
- */
-static __always_inline void open_request(u32 channel, u32 device, u64 same_ns)
-{
-	u64 now = bpf_ktime_get_ns();
-	struct appease_process *process = current_process();
-	struct appease_request *request;
-	u32 slot;
-
-	if (!process)
-		return;
-	if (channel != APPEASE_CHANNEL_AUDIO)
-		process->channel_read_ns = now;
-	request = try_lookup_request(&process->attention, now);
-	if (request && !process->attention.nr_hops && request->channel == channel &&
-	    request->device == (device & ((1 << MINOR_BITS) - 1)) && now - request->opened_ns < same_ns) {
-		process->context_id = request->id;
-		process->context_opened_ns = request->opened_ns;
-		return;
-	}
-	request = new_request(channel, device, now, &slot);
-	if (!request) {
-		count(APPEASE_CNT_OPEN_DENIED);
-		return;
-	}
-	process->attention.request_id = request->id;
-	process->attention.slot = slot;
-	process->attention.since_ns = now;
-	process->attention.until_ns = now + attention_ns;
-	process->attention.nr_hops = 0;
-	process->context_id = request->id;
-	process->context_opened_ns = now;
-	process->loan_until_ns = 0;
-	process->loan_debt_ns = 0;
-	arm(now);
-	count(APPEASE_CNT_OPENED);
+	return (struct stamp_key){ .a = (u64)object, .b = kind };
 }
 
 /* Writers */
@@ -209,11 +99,18 @@ static __always_inline struct appease_request *try_spoken_for(struct appease_pro
  */
 static __always_inline void note_write(const struct stamp_key *key, u32 object)
 {
-	u64 now = bpf_ktime_get_ns();
-	struct appease_process *process = try_current_process();
-	struct appease_request *request = try_spoken_for(process, now);
+	struct appease_process *process;
+	struct appease_request *request;
 	struct doing *doing;
+	u64 now;
 
+	if (policy == APPEASE_POLICY_RSIO) {
+		handler_wrote(key);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	process = try_current_process();
+	request = try_spoken_for(process, now);
 	if (request) {
 		leave_stamp(key, &process->attention, object, now);
 		begin_handing(request->id, request->opened_ns, now);
@@ -237,11 +134,17 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 /* The current process successfully read a message from @key. */
 static __always_inline void note_read(const struct stamp_key *key)
 {
-	u64 now = bpf_ktime_get_ns();
-	struct appease_attention *stamp = bpf_map_lookup_elem(&stamps, key);
 	struct appease_request *request = NULL;
 	struct appease_process *process;
+	struct appease_attention *stamp;
+	u64 now;
 
+	if (policy == APPEASE_POLICY_RSIO) {
+		handler_read(key);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	stamp = bpf_map_lookup_elem(&stamps, key);
 	if (stamp)
 		request = try_lookup_request(stamp, now);
 	if (!request) {
@@ -262,33 +165,9 @@ static __always_inline void note_read(const struct stamp_key *key)
 		return;
 	process->attention = *stamp;
 	process->attention.since_ns = now;
+	if (process->has_partners)
+		judge_later(current_tgid(), now);
 	count(APPEASE_CNT_PICKED_UP);
-}
-
-static __always_inline s64 returned(void *ctx)
-{
-	u64 ret = 0;
-
-	bpf_get_func_ret(ctx, &ret);
-	return (s64)ret;
-}
-
-static __always_inline s32 returned_int(void *ctx)
-{
-	return (s32)returned(ctx);
-}
-
-static __always_inline u64 argument(void *ctx, u32 n)
-{
-	u64 value = 0;
-
-	bpf_get_func_arg(ctx, n, &value);
-	return value;
-}
-
-static __always_inline struct stamp_key object_key(const void *object, u32 kind)
-{
-	return (struct stamp_key){ .a = (u64)object, .b = kind };
 }
 
 #endif

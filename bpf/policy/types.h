@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Integer types for policy headers, which are compiled into BPF, where vmlinux.h has them, and natively.
+ * Integer types for policy headers and abi.h, which are compiled into BPF, where vmlinux.h has them, and natively.
  */
 #ifndef APPEASE_POLICY_TYPES_H
 #define APPEASE_POLICY_TYPES_H
@@ -11,6 +11,8 @@
 typedef uint64_t u64;
 typedef int64_t s64;
 typedef uint32_t u32;
+typedef uint16_t u16;
+typedef uint8_t u8;
 #endif
 
 /* Weight of a task, a request or a customer that nobody set. */

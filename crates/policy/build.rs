@@ -10,8 +10,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     bindgen::Builder::default()
         .header("policy.h")
         .clang_arg("-I../../bpf/policy")
-        .allowlist_function("(unhappiness|progress|loan)_.*")
-        .allowlist_var("(POLICY|PROGRESS|LOAN)_.*")
+        .allowlist_function("(unhappiness|progress|loan)_.*|confidence_(within|interact|communicate|adjust|forget)")
+        .allowlist_var("(POLICY|PROGRESS|LOAN|CONFIDENCE)_.*")
+        .derive_default(true)
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)
         .generate()?

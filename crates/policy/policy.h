@@ -3,3 +3,4 @@
 #include "loan.h"
 #include "progress.h"
 #include "unhappiness.h"
+#include "confidence.h"

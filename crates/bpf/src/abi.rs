@@ -2,15 +2,21 @@
 
 use std::{
     fmt, mem,
+    net::SocketAddr,
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    ptr, slice,
 };
 
 use serde::{Deserialize, Serialize};
 
-use crate::Error;
+use crate::{
+    Error, Slot,
+    rules::{MINOR_BITS, address_of},
+};
 
 /// Generated from the header.
 #[allow(missing_docs, non_upper_case_globals, non_camel_case_types, dead_code, clippy::all, clippy::pedantic)]
+#[allow(clippy::undocumented_unsafe_blocks)]
 pub(crate) mod raw {
     include!(concat!(env!("OUT_DIR"), "/abi.rs"));
 }
@@ -71,6 +77,12 @@ mirrored! {
         Joystick => "joystick",
         /// A playback stream.
         Audio => "sound",
+        /// A device node of another kind, or a FIFO, that a rule names.
+        File => "file",
+        /// A TCP or UDP socket that a rule names.
+        Inet => "inet socket",
+        /// A unix socket that a rule names.
+        Unix => "unix socket",
     }
 }
 
@@ -91,6 +103,8 @@ mirrored! {
         Eventfd => "eventfd",
         /// From parent to child.
         Fork => "fork",
+        /// Memory that both have mapped.
+        Shared => "shared memory",
     }
 }
 
@@ -124,12 +138,14 @@ pub struct Request {
     pub budget_ns: u64,
     /// Kind of channel.
     pub channel: Channel,
-    /// Major number of the channel's device node.
-    pub major: u32,
-    /// Minor number of the channel's device node.
-    pub minor: u32,
+    /// The rule that makes it a channel.
+    pub rule: Slot,
+    /// Major and minor number of its device node, if it is one of the classes of devices.
+    pub device: Option<(u32, u32)>,
     /// Process that read the channel.
     pub reader_tgid: u32,
+    /// The customer's end of a socket.
+    pub peer: Option<SocketAddr>,
 }
 
 /// That a process serves a request.
@@ -180,9 +196,11 @@ impl raw::appease_process {
                 served_ns: r.served_ns,
                 budget_ns: r.budget_ns,
                 channel: Channel::from_raw(r.channel),
-                major: r.major,
-                minor: r.device,
+                rule: r.rule,
+                device: r.device(),
                 reader_tgid: r.reader_tgid,
+                peer: address_of(r.peer)
+                    .map(|address| SocketAddr::new(address, u16::try_from(r.peer_port).unwrap_or_default())),
             },
             since_ns: self.attention.since_ns,
             until_ns: self.attention.until_ns,
@@ -199,6 +217,17 @@ impl raw::appease_request {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         read(bytes)
     }
+
+    fn device(&self) -> Option<(u32, u32)> {
+        let number = u32::try_from(self.object).ok().filter(|_| self.channel < raw::APPEASE_CHANNEL_FILE)?;
+        Some((number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1)))
+    }
+}
+
+impl raw::appease_rule {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
 }
 
 /// A plain record at the head of `bytes`, if there are enough of them.
@@ -210,10 +239,28 @@ fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// Records of integers only.
-trait Plain: Copy {}
+/// Records of integers only, without gaps.
+pub(crate) trait Plain: Copy {}
 impl Plain for raw::appease_process {}
 impl Plain for raw::appease_request {}
+impl Plain for raw::appease_rule {}
+impl Plain for raw::appease_rules {}
+impl Plain for raw::appease_target {}
+impl Plain for raw::appease_unix_name {}
+impl Plain for raw::appease_ports {}
+impl Plain for raw::appease_identity {}
+
+/// A record as the kernel reads it.
+pub(crate) fn as_bytes<T: Plain>(record: &T) -> &[u8] {
+    // SAFETY: the bytes of a live value; integers without gaps, so each has been written.
+    unsafe { slice::from_raw_parts(ptr::from_ref(record).cast(), mem::size_of::<T>()) }
+}
+
+/// A record as the kernel writes it.
+pub(crate) fn as_bytes_mut<T: Plain>(record: &mut T) -> &mut [u8] {
+    // SAFETY: as above, and every pattern is valid.
+    unsafe { slice::from_raw_parts_mut(ptr::from_mut(record).cast(), mem::size_of::<T>()) }
+}
 
 /// A handle of a process or thread, which is also the key of its task local storage.
 pub(crate) struct PidFd(OwnedFd);

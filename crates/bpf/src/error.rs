@@ -49,6 +49,12 @@ pub enum Error {
     /// There is no process with this id.
     #[error("there is no process {0}: look for it with pgrep or ps")]
     NoSuchProcess(u32),
+    /// One target cannot lead to so many rules.
+    #[error("there are {most} channels for this already, as many as can be told apart: remove one of them first")]
+    TooManyRules {
+        /// As many as there may be.
+        most: usize,
+    },
     /// The scheduler's object could not be opened or loaded.
     #[error("load the scheduler: {0}")]
     Scheduler(String),

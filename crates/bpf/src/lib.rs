@@ -4,15 +4,22 @@
 //! and `policy` are the only ones with unsafe code.
 
 mod abi;
+mod channels;
 mod error;
 pub mod features;
+mod hooks;
+mod policy;
+mod rules;
 mod scheduler;
 mod sensor;
 
 pub use abi::{Attention, Channel, Hop, LANES, Lane, LaneTimes, Object, Process, Request};
+pub use channels::*;
 pub use error::Error;
+pub use hooks::{MissingHook, hooks};
+pub use policy::{ConfidenceOptions, Policy};
 pub use scheduler::{Exit, SchedOptions, Scheduler};
-pub use sensor::{MissingHook, SenseOptions, Sensor, hooks};
+pub use sensor::{SenseOptions, Sensor};
 
 /// The generated skeletons.
 #[allow(missing_docs, dead_code, unused, clippy::all, clippy::pedantic, clippy::unwrap_used)]

@@ -81,6 +81,7 @@ impl Scheduler {
             rodata.budget_ns = nanos(sense.budget);
             rodata.loan_ns = nanos(sense.loan);
             rodata.max_hops = sense.max_hops;
+            rodata.policy = sense.policy as u32;
             rodata.slice_ns = nanos(options.slice);
             rodata.epoch_ns = nanos(options.epoch);
             rodata.longest_wait_ns = nanos(options.longest_wait);
@@ -105,6 +106,7 @@ impl Scheduler {
             .reuse_fd(shared.processes.as_fd())
             .and_then(|()| maps.requests.reuse_fd(shared.requests.as_fd()))
             .and_then(|()| maps.handings.reuse_fd(shared.handings.as_fd()))
+            .and_then(|()| maps.handlers.reuse_fd(shared.handlers.as_fd()))
             .and_then(|()| maps.armed_map.reuse_fd(shared.armed_map.as_fd()))
             .and_then(|()| maps.counters.reuse_fd(shared.counters.as_fd()));
         reused.map_err(|e| Error::libbpf("share the maps", e))?;

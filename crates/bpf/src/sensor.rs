@@ -1,6 +1,6 @@
 //! Loading `sense.bpf.c`: the hooks that this kernel has now, and those of modules when they arrive.
 
-use std::{mem::MaybeUninit, os::fd::AsFd, path::Path, time::Duration};
+use std::{cell::RefCell, mem::MaybeUninit, os::fd::AsFd, path::Path, time::Duration};
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, ProgramInput,
@@ -10,8 +10,10 @@ use libbpf_rs::{
 use tracing::{debug, warn};
 
 use crate::{
-    Error, Process,
+    ConfidenceOptions, Error, MissingHook, Policy, Process,
     abi::{raw, words},
+    hooks::{HOOKS, Hook, TRACEPOINTS, Wanted},
+    rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
 };
 
@@ -28,6 +30,10 @@ pub struct SenseOptions {
     pub max_hops: u32,
     /// CPU time of a loan.
     pub loan: Duration,
+    /// What follows from what is seen.
+    pub policy: Policy,
+    /// For policy rsio.
+    pub confidence: ConfidenceOptions,
 }
 
 impl Default for SenseOptions {
@@ -38,92 +44,9 @@ impl Default for SenseOptions {
             retention: Duration::from_secs(8),
             max_hops: raw::APPEASE_MAX_HOPS,
             loan: Duration::from_millis(1),
+            policy: Policy::default(),
+            confidence: ConfidenceOptions::default(),
         }
-    }
-}
-
-/// A hook that is not attached.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MissingHook {
-    /// The kernel function.
-    pub function: &'static str,
-    /// What does not work without it.
-    pub lost: &'static str,
-    /// The module that brings the function; `None`: this kernel has no such function.
-    pub module: Option<&'static str>,
-}
-
-/// A program of `sense.bpf.c`, and what it is for.
-struct Hook {
-    program: &'static str,
-    function: &'static str,
-    /// The function may be in this module instead of the kernel.
-    module: Option<&'static str>,
-    lost: &'static str,
-}
-
-const fn hook(program: &'static str, function: &'static str, module: Option<&'static str>, lost: &'static str) -> Hook {
-    Hook { program, function, module, lost }
-}
-
-/// Every hook but those on tracepoints, which all supported kernels have.
-const HOOKS: &[Hook] = &[
-    hook("appease_evdev_event", "evdev_events", Some("evdev"), "prompt wake-up of readers of input devices"),
-    hook("appease_evdev_event_end", "evdev_events", Some("evdev"), "prompt wake-up of readers of input devices"),
-    hook("appease_evdev_read", "evdev_read", Some("evdev"), "keyboards, pointers and touch screens as channels"),
-    hook(
-        "appease_mouse_event",
-        "mousedev_notify_readers",
-        Some("mousedev"),
-        "prompt wake-up of readers of /dev/input/mice",
-    ),
-    hook(
-        "appease_mouse_event_end",
-        "mousedev_notify_readers",
-        Some("mousedev"),
-        "prompt wake-up of readers of /dev/input/mice",
-    ),
-    hook("appease_mouse_read", "mousedev_read", Some("mousedev"), "/dev/input/mice as a channel"),
-    hook("appease_joystick_event", "joydev_event", Some("joydev"), "prompt wake-up of readers of joysticks"),
-    hook("appease_joystick_event_end", "joydev_event", Some("joydev"), "prompt wake-up of readers of joysticks"),
-    hook("appease_joystick_read", "joydev_read", Some("joydev"), "joysticks as channels"),
-    hook("appease_sound_ioctl", "snd_pcm_common_ioctl", Some("snd_pcm"), "players that map the sound buffer"),
-    hook("appease_sound_transfer", "__snd_pcm_lib_xfer", Some("snd_pcm"), "players that write sound"),
-    hook("appease_tty_read", "n_tty_read", None, "consoles, serial lines, and what is behind terminals"),
-    hook("appease_pty_write", "pty_write", None, "what is behind terminals"),
-    hook("appease_tty_deliver", "n_tty_receive_buf2", None, "prompt wake-up behind terminals"),
-    hook("appease_tty_deliver_end", "n_tty_receive_buf2", None, "prompt wake-up behind terminals"),
-    hook("appease_pipe_write", "anon_pipe_write", None, "what is behind pipes and FIFOs"),
-    hook("appease_pipe_read", "anon_pipe_read", None, "what is behind pipes and FIFOs"),
-    hook("appease_pipe_free", "free_pipe_info", None, "that a pipe's next owner starts afresh"),
-    hook("appease_eventfd_release", "eventfd_release", None, "that an event counter's next owner starts afresh"),
-    hook("appease_eventfd_write", "eventfd_write", None, "what is behind event counters"),
-    hook("appease_eventfd_read", "eventfd_read", None, "what is behind event counters"),
-    hook("appease_socket_deliver", "sock_def_readable", None, "what is behind unix sockets"),
-    hook("appease_unix_stream_receive", "unix_stream_recvmsg", None, "what is behind unix sockets"),
-    hook("appease_unix_dgram_receive", "unix_dgram_recvmsg", None, "what is behind unix datagram sockets"),
-    hook("appease_unix_packet_receive", "unix_seqpacket_recvmsg", None, "what is behind unix packet sockets"),
-    hook("appease_tcp_send", "tcp_sendmsg", None, "what is behind local TCP connections"),
-    hook("appease_tcp_receive", "tcp_recvmsg", None, "what is behind local TCP connections"),
-    hook("appease_udp_send", "udp_sendmsg", None, "what is behind local UDP sockets"),
-    hook("appease_udp_sent", "udp_sendmsg", None, "what is behind local UDP sockets"),
-    hook("appease_udp_receive", "udp_recvmsg", None, "what is behind local UDP sockets"),
-    hook("appease_udp6_send", "udpv6_sendmsg", Some("ipv6"), "what is behind local UDP sockets over IPv6"),
-    hook("appease_udp6_sent", "udpv6_sendmsg", Some("ipv6"), "what is behind local UDP sockets over IPv6"),
-    hook("appease_udp6_receive", "udpv6_recvmsg", Some("ipv6"), "what is behind local UDP sockets over IPv6"),
-];
-
-/// All hooks, as if none were attached: what a kernel must have for all that we can sense.
-#[must_use]
-pub fn hooks() -> Vec<MissingHook> {
-    let mut hooks: Vec<MissingHook> = HOOKS.iter().map(Hook::missing).collect();
-    hooks.dedup();
-    hooks
-}
-
-impl Hook {
-    fn missing(&self) -> MissingHook {
-        MissingHook { function: self.function, lost: self.lost, module: self.module }
     }
 }
 
@@ -132,12 +55,17 @@ pub struct Sensor {
     pub(crate) main: SenseSkel<'static>,
     /// Later loads of the same object, for the hooks of modules.
     late: Vec<SenseSkel<'static>>,
-    links: Vec<Link>,
+    /// On tracepoints, for as long as this lives.
+    _tracepoints: Vec<Link>,
     options: SenseOptions,
-    /// Indices into [`HOOKS`] of those that are attached.
-    attached: Vec<usize>,
-    /// Of those that their module does not let us attach.
+    /// Hooks that are attached, by index into [`HOOKS`].
+    attached: Vec<(usize, Link)>,
+    /// Of those that cannot be attached.
     refused: Vec<usize>,
+    /// What the kernel's side has to look for.
+    pub(crate) glance: RefCell<Glance>,
+    /// Whether a rule wants writes to sockets.
+    socket_writes: bool,
 }
 
 impl Sensor {
@@ -148,42 +76,73 @@ impl Sensor {
     pub fn load(options: &SenseOptions) -> Result<Self, Error> {
         quiet_libbpf();
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
-        // Hooks of modules are loaded apart: one that cannot be must not take the others with it.
+        // Hooks of modules, and such as rest, are loaded apart: one that cannot be must not take the others with it.
+        let is_there = |i: &usize| kernel.type_by_name::<Func<'_>>(HOOKS[*i].function).is_some();
         let wanted: Vec<usize> =
-            (0..HOOKS.len()).filter(|&i| kernel.type_by_name::<Func<'_>>(HOOKS[i].function).is_some()).collect();
-        let main = load_object(options, &wanted, None)?;
-        let mut sensor = Self {
-            main,
-            late: Vec::new(),
-            links: Vec::new(),
-            options: options.clone(),
-            attached: Vec::new(),
-            refused: Vec::new(),
-        };
-        let fork =
-            sensor.main.progs.appease_fork.attach().map_err(|e| Error::libbpf("attach to process creation", e))?;
-        sensor.links.push(fork);
+            (0..HOOKS.len()).filter(|&i| HOOKS[i].wanted == Wanted::Always).filter(is_there).collect();
+        let mut main = load_object(options, &wanted, None)?;
+        main.progs
+            .appease_begin
+            .test_run(ProgramInput::default())
+            .map_err(|e| Error::libbpf("begin to keep confidence", e))?;
+        let mut tracepoints = Vec::new();
+        for program in TRACEPOINTS {
+            tracepoints.push(attach(&mut main, program).map_err(|e| Error::libbpf("attach to a tracepoint", e))?);
+        }
+        let mut attached = Vec::new();
         for index in wanted {
-            match attach(&mut sensor.main, HOOKS[index].program) {
-                Ok(link) => {
-                    sensor.links.push(link);
-                    sensor.attached.push(index);
-                }
+            match attach(&mut main, HOOKS[index].program) {
+                Ok(link) => attached.push((index, link)),
                 Err(error) => debug!(function = HOOKS[index].function, %error, "hook left out"),
             }
         }
+        let mut sensor = Self {
+            main,
+            late: Vec::new(),
+            _tracepoints: tracepoints,
+            options: options.clone(),
+            attached,
+            refused: Vec::new(),
+            glance: RefCell::default(),
+            socket_writes: false,
+        };
         sensor.attach_new_modules();
         Ok(sensor)
     }
 
-    /// Attaches hooks whose module has arrived meanwhile; returns their functions. One that the module does not have, or
-    /// that the kernel refuses, is left out from then on.
+    /// Attaches hooks whose module has arrived meanwhile, and those that a rule needs now; detaches those that no rule
+    /// needs any more. Returns the functions of those attached. One that cannot be is left out from then on.
     pub fn attach_new_modules(&mut self) -> Vec<&'static str> {
-        let is_new = |i: &usize| !self.attached.contains(i) && !self.refused.contains(i) && module_is_there(&HOOKS[*i]);
+        let files = self.glance.borrow().files > 0;
+        let is_wanted = |hook: &Hook| match hook.wanted {
+            Wanted::Always => true,
+            Wanted::Files => files,
+            Wanted::SocketWrites => self.socket_writes,
+        };
+        let is_new = |&i: &usize| {
+            let hook = &HOOKS[i];
+            let is_late = hook.wanted != Wanted::Always && hook.module.is_none();
+            is_wanted(hook)
+                && (is_late || module_is_there(hook))
+                && !self.refused.contains(&i)
+                && !self.attached.iter().any(|(attached, _)| *attached == i)
+        };
         let new: Vec<usize> = (0..HOOKS.len()).filter(is_new).collect();
+        let unwanted: Vec<usize> = (0..HOOKS.len()).filter(|&i| !is_wanted(&HOOKS[i])).collect();
+        self.attached.retain(|(i, _)| !unwanted.contains(i));
         let mut names = self.attach_late(&new);
         names.dedup();
         names
+    }
+
+    /// Whether a rule wants writes to sockets: their hooks cost every writer a little.
+    ///
+    /// # Errors
+    /// None that is known; a hook that cannot be attached is left out.
+    pub fn set_write_rules(&mut self, sockets: bool) -> Result<(), Error> {
+        self.socket_writes = sockets;
+        self.attach_new_modules();
+        Ok(())
     }
 
     /// Attaches hooks by an object of their own, or, when that cannot be loaded, each by one.
@@ -204,8 +163,7 @@ impl Sensor {
         match (attached, hooks) {
             (Ok((object, links)), _) => {
                 self.late.push(object);
-                self.links.extend(links);
-                self.attached.extend(hooks);
+                self.attached.extend(hooks.iter().copied().zip(links));
                 hooks.iter().map(|&i| HOOKS[i].function).collect()
             }
             (Err(error), &[one]) => {
@@ -234,8 +192,11 @@ impl Sensor {
     /// Hooks that are not attached, and what that costs.
     #[must_use]
     pub fn missing(&self) -> Vec<MissingHook> {
-        let mut missing: Vec<MissingHook> =
-            (0..HOOKS.len()).filter(|i| !self.attached.contains(i)).map(|i| HOOKS[i].missing()).collect();
+        let is_missing = |&i: &usize| {
+            let rests = HOOKS[i].wanted != Wanted::Always && !self.refused.contains(&i);
+            !rests && !self.attached.iter().any(|(attached, _)| *attached == i)
+        };
+        let mut missing: Vec<MissingHook> = (0..HOOKS.len()).filter(is_missing).map(|i| HOOKS[i].missing()).collect();
         missing.dedup();
         missing
     }
@@ -280,6 +241,8 @@ impl Sensor {
             "loans",
             "loans refused",
             "records not made: no memory",
+            "holders of locks lifted",
+            "channel reads that came from this machine itself",
         ];
         read_counters(&self.main.maps.counters, &NAMES)
     }
@@ -325,6 +288,11 @@ fn load_object(
         rodata.budget_ns = nanos(options.budget);
         rodata.loan_ns = nanos(options.loan);
         rodata.max_hops = options.max_hops;
+        rodata.policy = options.policy as u32;
+        rodata.max_conf = options.confidence.max_conf;
+        rodata.co_conf = options.confidence.co_conf;
+        rodata.sys_expire_ns = nanos(options.confidence.sys_expire);
+        rodata.co_delta_ns = nanos(options.confidence.co_delta);
     }
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
@@ -334,16 +302,30 @@ fn load_object(
     }
     if let Some(shared) = shared {
         let maps = &mut open.maps;
-        let reused = maps
-            .processes
-            .reuse_fd(shared.maps.processes.as_fd())
-            .and_then(|()| maps.requests.reuse_fd(shared.maps.requests.as_fd()))
-            .and_then(|()| maps.handings.reuse_fd(shared.maps.handings.as_fd()))
-            .and_then(|()| maps.armed_map.reuse_fd(shared.maps.armed_map.as_fd()))
-            .and_then(|()| maps.counters.reuse_fd(shared.maps.counters.as_fd()))
-            .and_then(|()| maps.stamps.reuse_fd(shared.maps.stamps.as_fd()))
-            .and_then(|()| maps.doings.reuse_fd(shared.maps.doings.as_fd()))
-            .and_then(|()| maps.scratch.reuse_fd(shared.maps.scratch.as_fd()));
+        let theirs = &shared.maps;
+        let reused = [
+            maps.processes.reuse_fd(theirs.processes.as_fd()),
+            maps.requests.reuse_fd(theirs.requests.as_fd()),
+            maps.handings.reuse_fd(theirs.handings.as_fd()),
+            maps.armed_map.reuse_fd(theirs.armed_map.as_fd()),
+            maps.counters.reuse_fd(theirs.counters.as_fd()),
+            maps.stamps.reuse_fd(theirs.stamps.as_fd()),
+            maps.doings.reuse_fd(theirs.doings.as_fd()),
+            maps.scratch.reuse_fd(theirs.scratch.as_fd()),
+            maps.rules.reuse_fd(theirs.rules.as_fd()),
+            maps.targets.reuse_fd(theirs.targets.as_fd()),
+            maps.unix_names.reuse_fd(theirs.unix_names.as_fd()),
+            maps.unix_name_scratch.reuse_fd(theirs.unix_name_scratch.as_fd()),
+            maps.ports_map.reuse_fd(theirs.ports_map.as_fd()),
+            maps.file_writers.reuse_fd(theirs.file_writers.as_fd()),
+            maps.handlers.reuse_fd(theirs.handlers.as_fd()),
+            maps.channel_handlers.reuse_fd(theirs.channel_handlers.as_fd()),
+            maps.ends_map.reuse_fd(theirs.ends_map.as_fd()),
+            maps.activations.reuse_fd(theirs.activations.as_fd()),
+            maps.judge_timers.reuse_fd(theirs.judge_timers.as_fd()),
+            maps.handler_scratches.reuse_fd(theirs.handler_scratches.as_fd()),
+        ];
+        let reused = reused.into_iter().collect::<Result<(), _>>();
         reused.map_err(|e| Error::libbpf("share the maps", e))?;
     }
     open.load().map_err(|e| Error::libbpf("load the sensing programs", e))

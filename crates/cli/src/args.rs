@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use appease_engine::config::{BackendKind, Options, Policy, RUN_DIR};
+use appease_engine::{
+    config::{BackendKind, CONFIG_FILE, Options, Policy, RUN_DIR},
+    control::ChannelWords,
+};
 use clap::{Parser, Subcommand, ValueEnum};
 
 /// Runs what somebody is waiting for, longest kept waiting first.
@@ -36,6 +39,11 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Where customers reach this machine: list, add and remove.
+    #[command(subcommand)]
+    Channel(ChannelCommand),
+    /// Have the daemon read its configuration anew; a wrong one changes nothing. Needs root.
+    Reload,
     /// What this kernel offers, and why something is off.
     Doctor,
     /// Write man pages and shell completions into a directory.
@@ -44,6 +52,112 @@ pub enum Command {
         /// The directory; made when it is missing.
         dir: PathBuf,
     },
+}
+
+/// What to do with channels.
+#[derive(Debug, Subcommand)]
+pub enum ChannelCommand {
+    /// All channels, with their hits and handlers.
+    List {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Add a channel until the daemon ends; needs root. For good, it goes into the configuration file.
+    Add(AddChannel),
+    /// Remove a channel until the daemon ends or its configuration is reloaded; needs root.
+    Remove(RemoveChannel),
+}
+
+/// A new channel.
+#[derive(Debug, clap::Args)]
+pub struct AddChannel {
+    /// Which operations open a request.
+    #[arg(value_enum)]
+    access: AccessArg,
+    /// PATH of a device or FIFO, accept ADDRESS, connect ADDRESS, or class:NAME.
+    ///
+    /// ADDRESS is [udp:][HOST]:PORT for sockets that accept, [udp:]HOST[:PORT] for those that connect, with IPv6 addresses in
+    /// brackets; unix:/PATH, or unix:@NAME for an abstract one. NAME is evdev, tty, mouse, joystick or audio: all devices of a
+    /// class. What is not there yet is waited for.
+    #[arg(required = true, num_args = 1..=2, value_name = "WHAT")]
+    what: Vec<String>,
+    #[command(flatten)]
+    who: WhoArgs,
+}
+
+/// Whose operations count: all of what is given must hold.
+#[derive(Debug, clap::Args)]
+struct WhoArgs {
+    /// Only processes of this real user, by name or number.
+    #[arg(long)]
+    user: Option<String>,
+    /// Only processes in this group, by name or number.
+    #[arg(long)]
+    group: Option<String>,
+    /// Only processes in this cgroup or below, as in /proc/PID/cgroup.
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<String>,
+}
+
+/// A channel that is there.
+#[derive(Debug, clap::Args)]
+pub struct RemoveChannel {
+    /// The channel's id, or the words that it was added with.
+    #[arg(required = true, num_args = 1..=3, value_name = "ID | ACCESS WHAT")]
+    which: Vec<String>,
+    #[command(flatten)]
+    who: WhoArgs,
+}
+
+/// Operations by name.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum AccessArg {
+    /// Successful reads.
+    Read,
+    /// Successful writes.
+    Write,
+    /// Either.
+    Both,
+}
+
+/// How a channel is called.
+#[derive(Debug, PartialEq, Eq)]
+pub enum WhichChannel {
+    /// By its number in the list.
+    Id(u32),
+    /// By words.
+    Words(ChannelWords),
+}
+
+impl AddChannel {
+    /// As the daemon wants them.
+    pub fn words(&self) -> ChannelWords {
+        let access = match self.access {
+            AccessArg::Read => "read",
+            AccessArg::Write => "write",
+            AccessArg::Both => "both",
+        };
+        self.who.words(access.into(), self.what.clone())
+    }
+}
+
+impl RemoveChannel {
+    /// As the daemon wants it.
+    pub fn which(&self) -> WhichChannel {
+        match self.which.split_first() {
+            Some((first, [])) if let Ok(id) = first.parse() => WhichChannel::Id(id),
+            Some((access, what)) => WhichChannel::Words(self.who.words(access.clone(), what.into())),
+            None => WhichChannel::Words(ChannelWords::default()),
+        }
+    }
+}
+
+impl WhoArgs {
+    fn words(&self, access: String, what: Vec<String>) -> ChannelWords {
+        let (user, group, cgroup) = (self.user.clone(), self.group.clone(), self.cgroup.clone());
+        ChannelWords { access, what, user, group, cgroup }
+    }
 }
 
 /// Options of `appease run`; times have their units in their names.
@@ -55,6 +169,9 @@ pub struct Run {
     /// What acts on the CPU.
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendArg,
+    /// Channels, and which built-in ones there are; read anew on SIGHUP and by "appease reload".
+    #[arg(long, value_name = "FILE", long_help = config_help())]
+    pub config: Option<PathBuf>,
     /// Longest turn of a task, microseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().slice_us)]
     pub slice_us: u64,
@@ -94,6 +211,18 @@ pub struct Run {
     /// A task of the other lane that waits longer than this runs next, milliseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().longest_wait_ms, help_heading = "Tuning")]
     pub longest_wait_ms: u64,
+    /// Ceiling of a handler's confidence.
+    #[arg(long, value_name = "N", default_value_t = defaults().max_conf, help_heading = "Policy rsio")]
+    pub max_conf: u32,
+    /// Potential above which a cohandler is active; less than the ceiling.
+    #[arg(long, value_name = "N", default_value_t = defaults().co_conf, help_heading = "Policy rsio")]
+    pub co_conf: u32,
+    /// Time without access to its channel after which a handler is none any more, milliseconds.
+    #[arg(long, value_name = "N", default_value_t = defaults().sys_expire_ms, help_heading = "Policy rsio")]
+    pub sys_expire_ms: u64,
+    /// Who communicates with a handler this shortly before or after its activation is a cohandler, milliseconds.
+    #[arg(long, value_name = "N", default_value_t = defaults().co_delta_ms, help_heading = "Policy rsio")]
+    pub co_delta_ms: u64,
 }
 
 /// Policies by name.
@@ -102,6 +231,8 @@ pub enum PolicyArg {
     /// The request with the most unhappiness first.
     #[default]
     Appease,
+    /// Handlers and cohandlers of a channel, by confidence.
+    Rsio,
 }
 
 /// Backends by name.
@@ -114,6 +245,13 @@ pub enum BackendArg {
     Scx,
 }
 
+fn config_help() -> String {
+    format!(
+        "Channels, and which built-in ones there are; read anew on SIGHUP and by \"appease reload\" \
+         [default: {CONFIG_FILE}, which may be missing]"
+    )
+}
+
 fn defaults() -> Options {
     Options::default()
 }
@@ -124,6 +262,7 @@ impl Run {
         Options {
             policy: match self.policy {
                 PolicyArg::Appease => Policy::Appease,
+                PolicyArg::Rsio => Policy::Rsio,
             },
             backend: match self.backend {
                 BackendArg::Auto => BackendKind::Auto,
@@ -138,6 +277,11 @@ impl Run {
             other_share_pct: self.other_share_pct,
             epoch_ms: self.epoch_ms,
             longest_wait_ms: self.longest_wait_ms,
+            max_conf: self.max_conf,
+            co_conf: self.co_conf,
+            sys_expire_ms: self.sys_expire_ms,
+            co_delta_ms: self.co_delta_ms,
+            file: self.config.clone(),
             stats: self.stats,
             partial: self.partial,
             exit_dump_len: self.exit_dump_len,
@@ -165,11 +309,28 @@ mod tests {
     }
 
     #[test]
+    fn a_channel_is_called_by_id_or_words() {
+        let which = |args: &[&str]| {
+            let args = Args::try_parse_from(["appease", "channel", "remove"].iter().chain(args)).expect("understood");
+            let Command::Channel(ChannelCommand::Remove(remove)) = args.command else { panic!("not remove") };
+            remove.which()
+        };
+        assert_eq!(which(&["7"]), WhichChannel::Id(7));
+        let words = ChannelWords {
+            access: "read".into(),
+            what: vec!["accept".into(), ":22".into()],
+            user: Some("alice".into()),
+            ..ChannelWords::default()
+        };
+        assert_eq!(which(&["read", "accept", ":22", "--user", "alice"]), WhichChannel::Words(words));
+    }
+
+    #[test]
     fn an_unknown_policy_is_told_the_known_ones() {
         let error = Args::try_parse_from(["appease", "run", "--policy", "cfs"]).expect_err("unknown").to_string();
         insta::assert_snapshot!(error, @r"
         error: invalid value 'cfs' for '--policy <POLICY>'
-          [possible values: appease]
+          [possible values: appease, rsio]
 
         For more information, try '--help'.
         ");

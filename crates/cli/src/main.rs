@@ -1,12 +1,14 @@
-//! The `appease` command: `run` is the daemon; `status` and `why` ask it over its control socket; `doctor`
-//! examines the machine.
+//! The `appease` command: `run` is the daemon; `status`, `why`, `channel` and `reload` ask it over its control socket;
+//! `doctor` examines the machine.
 #![forbid(unsafe_code)]
 
 mod args;
+mod channel;
 mod doctor;
 mod generate;
 mod logging;
 mod status;
+mod table;
 mod units;
 mod why;
 
@@ -17,11 +19,11 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use appease_engine::{config::Config, control::Client, daemon};
+use appease_engine::{channel::Spec, config::Config, control::Client, daemon};
 use clap::Parser;
 use serde::Serialize;
 
-use args::{Args, Command};
+use args::{Args, ChannelCommand, Command, WhichChannel};
 
 fn main() -> ExitCode {
     match run(&Args::parse()) {
@@ -49,6 +51,8 @@ fn run(args: &Args) -> Result<ExitCode> {
             let why = connect(run_dir)?.why(*pid)?;
             print(&if *json { to_json(&why)? } else { why::text(&why) })?;
         }
+        Command::Channel(command) => print(&channel(command, run_dir)?)?,
+        Command::Reload => print(&channel::reloaded(connect(run_dir)?.reload()?))?,
         Command::Doctor => {
             let findings = appease_engine::doctor::examine(run_dir);
             print(&doctor::text(&findings))?;
@@ -57,6 +61,31 @@ fn run(args: &Args) -> Result<ExitCode> {
         Command::Generate { dir } => generate::all(dir)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Words that make no sense are refused here already, as the daemon would.
+fn channel(command: &ChannelCommand, run_dir: &Path) -> Result<String> {
+    match command {
+        ChannelCommand::List { json } => {
+            let list = connect(run_dir)?.channels()?;
+            if *json { to_json(&list) } else { Ok(channel::list(&list)) }
+        }
+        ChannelCommand::Add(add) => {
+            let words = add.words();
+            Spec::parse(&words)?;
+            Ok(channel::one("added", &connect(run_dir)?.add_channel(&words)?))
+        }
+        ChannelCommand::Remove(remove) => {
+            let removed = match remove.which() {
+                WhichChannel::Id(id) => connect(run_dir)?.remove_channel(id)?,
+                WhichChannel::Words(words) => {
+                    Spec::parse(&words)?;
+                    connect(run_dir)?.remove_channel_by_words(&words)?
+                }
+            };
+            Ok(channel::one("removed", &removed))
+        }
+    }
 }
 
 fn connect(run_dir: &Path) -> Result<Client> {

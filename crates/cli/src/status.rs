@@ -2,7 +2,10 @@
 
 use appease_engine::control::{Attended, Command, LaneNs, Missing, Status};
 
-use crate::units::{percent, signed_time, time};
+use crate::{
+    table::{printable, section},
+    units::{percent, signed_time, time},
+};
 
 /// Commands that are listed; all of them are in the JSON form.
 const COMMANDS_SHOWN: usize = 12;
@@ -34,35 +37,6 @@ pub fn text(status: &Status) -> String {
         text += "\nProcesses of others are left out: ask as root for all of them.\n";
     }
     text
-}
-
-/// A heading and aligned rows; nothing without rows. A cell that begins with `>` is aligned to the right.
-fn section(text: &mut String, heading: &str, rows: &[Vec<String>]) {
-    if rows.is_empty() {
-        return;
-    }
-    *text += &format!("\n{heading}\n");
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|cell| bare(cell).chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells: Vec<String> = row
-            .iter()
-            .zip(&widths)
-            .map(|(cell, &width)| match cell.strip_prefix('>') {
-                Some(cell) => format!("{cell:>width$}"),
-                None => format!("{cell:<width$}"),
-            })
-            .collect();
-        *text += format!("  {}", cells.join("  ")).trim_end();
-        *text += "\n";
-    }
-}
-
-fn bare(cell: &str) -> &str {
-    cell.strip_prefix('>').unwrap_or(cell)
 }
 
 fn lanes(lanes: LaneNs) -> Vec<Vec<String>> {
@@ -120,11 +94,6 @@ fn missing(missing: &[Missing]) -> Vec<Vec<String>> {
         vec![one.hook.clone(), one.lost.clone(), cause]
     };
     missing.iter().map(row).collect()
-}
-
-/// Names are what programs make them: control characters must not reach the terminal.
-fn printable(comm: &str) -> String {
-    comm.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 #[cfg(test)]

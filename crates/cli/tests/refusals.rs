@@ -38,6 +38,20 @@ fn run_refuses_a_kernel_without_sched_ext() {
 }
 
 #[test]
+fn run_refuses_a_wrong_configuration() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (run_dir, file) = (dir.path().join("run"), dir.path().join("config.toml"));
+    let path = file.to_str().expect("a path");
+    let message = refusal(&appease(&run_dir, &["run", "--config", path]));
+    assert!(message.contains(&format!("reading {path}: No such file")), "{message}");
+    std::fs::write(&file, "# mine\n[[channel]]\naccess = \"read\"\naccept = \":0\"\n").expect("written");
+    let message = refusal(&appease(&run_dir, &["run", "--config", path]));
+    assert!(message.contains(&format!("{path}, line 4: port \"0\" of :0 is none: allowed is 1 to 65535")), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    assert!(!run_dir.exists(), "a refused daemon leaves nothing");
+}
+
+#[test]
 fn doctor_names_what_is_missing() {
     if !lacks_sched_ext() {
         return;
@@ -53,7 +67,16 @@ fn doctor_names_what_is_missing() {
 #[test]
 fn clients_say_that_no_daemon_runs() {
     let dir = tempfile::tempdir().expect("a directory");
-    for args in [&["status"][..], &["status", "--json"], &["why", "1"]] {
+    let add = ["channel", "add", "read", "accept", ":80"];
+    for args in [
+        &["status"][..],
+        &["status", "--json"],
+        &["why", "1"],
+        &["channel", "list"],
+        &add,
+        &["channel", "remove", "7"],
+        &["reload"],
+    ] {
         let output = appease(dir.path(), args);
         let message = refusal(&output);
         assert!(message.contains("appease is not running"), "{args:?}: {message}");
@@ -66,10 +89,16 @@ fn clients_say_that_no_daemon_runs() {
 fn nonsense_on_the_command_line_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     for (args, wanted) in [
-        (&["run", "--policy", "cfs"][..], "[possible values: appease]"),
+        (&["run", "--policy", "cfs"][..], "[possible values: appease, rsio]"),
         (&["run", "--backend", "magic"], "[possible values: auto, scx]"),
         (&["run", "--slice-us", "7"], "--slice-us is 7: allowed is 100 to 100000"),
         (&["run", "--stats", "0"], "--stats is 0: allowed is 0.1 to 86400 seconds"),
+        (&["run", "--max-conf", "101"], "--max-conf is 101: allowed is 1 to 100"),
+        (&["run", "--co-conf", "5"], "--co-conf is 5: allowed is 0 to 4"),
+        (&["channel", "add", "look", "accept", ":22"], "[possible values: read, write, both]"),
+        (&["channel", "add", "read", "accept", ":70000"], "port \"70000\" of :70000 is none: allowed is 1 to 65535"),
+        (&["channel", "add", "read", "listen", ":22"], "\"listen :22\" is no channel: write the path"),
+        (&["channel", "remove", "read", "mice"], "\"mice\" is no channel: write the path"),
         (&["why", "me"], "invalid value 'me' for '<PID>'"),
         (&["fly"], "unrecognized subcommand 'fly'"),
     ] {

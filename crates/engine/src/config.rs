@@ -1,31 +1,16 @@
 //! Options as people give them ([`Options`]) and as the daemon uses them ([`Config`], validated).
 
 use std::{
-    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use crate::seams::{SchedOptions, SenseOptions};
+pub use crate::channel::config::DEFAULT as CONFIG_FILE;
+pub use crate::seams::Policy;
+use crate::seams::{ConfidenceOptions, SchedOptions, SenseOptions};
 
 /// Where the daemon keeps its lock and its control socket.
 pub const RUN_DIR: &str = "/run/appease";
-
-/// Order of the attended lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Policy {
-    /// The request with the most unhappiness first.
-    #[default]
-    Appease,
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Appease => f.pad("appease"),
-        }
-    }
-}
 
 /// What acts on the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,6 +47,16 @@ pub struct Options {
     pub epoch_ms: u64,
     /// Longest wait of a runnable task, milliseconds.
     pub longest_wait_ms: u64,
+    /// Policy rsio: ceiling of confidence.
+    pub max_conf: u32,
+    /// Policy rsio: potential above which a cohandler is active.
+    pub co_conf: u32,
+    /// Policy rsio: time without access after which a handler is none any more, milliseconds.
+    pub sys_expire_ms: u64,
+    /// Policy rsio: communication this near to an activation makes a cohandler, milliseconds.
+    pub co_delta_ms: u64,
+    /// The configuration file; `None`: [`CONFIG_FILE`], which may be missing.
+    pub file: Option<PathBuf>,
     /// Seconds between two lines of statistics.
     pub stats: Option<f64>,
     /// Schedule only processes that ask for it (`SCHED_EXT`).
@@ -75,6 +70,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (sense, sched) = (SenseOptions::default(), SchedOptions::default());
+        let confidence = ConfidenceOptions::default();
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         Self {
@@ -89,6 +85,11 @@ impl Default for Options {
             other_share_pct: sched.other_share_pct,
             epoch_ms: millis(sched.epoch),
             longest_wait_ms: millis(sched.longest_wait),
+            max_conf: confidence.max_conf,
+            co_conf: confidence.co_conf,
+            sys_expire_ms: millis(confidence.sys_expire),
+            co_delta_ms: millis(confidence.co_delta),
+            file: None,
             stats: None,
             partial: sched.partial,
             exit_dump_len: sched.exit_dump_len,
@@ -100,12 +101,12 @@ impl Default for Options {
 /// Validated options.
 #[derive(Debug, Clone)]
 pub struct Config {
-    /// Order of the attended lane.
-    pub policy: Policy,
     /// For the eyes.
     pub sense: SenseOptions,
     /// For the scheduler.
     pub sched: SchedOptions,
+    /// The configuration file; `None`: [`CONFIG_FILE`], which may be missing.
+    pub file: Option<PathBuf>,
     /// Time between two lines of statistics.
     pub stats: Option<Duration>,
     /// Where lock and control socket are.
@@ -134,12 +135,22 @@ impl Config {
     pub fn new(options: &Options) -> Result<Self, ConfigError> {
         let micros = |option, given, least, most| within(option, given, least, most).map(Duration::from_micros);
         let millis = |option, given, least, most| within(option, given, least, most).map(Duration::from_millis);
+        let max_conf = within("max-conf", options.max_conf.into(), 1, 100)?;
+        let confidence = ConfidenceOptions {
+            max_conf: small(max_conf),
+            // Above it, and still within the ceiling.
+            co_conf: small(within("co-conf", options.co_conf.into(), 0, max_conf - 1)?),
+            sys_expire: millis("sys-expire-ms", options.sys_expire_ms, 1, 600_000)?,
+            co_delta: millis("co-delta-ms", options.co_delta_ms, 1, 1_000)?,
+        };
         let sense = SenseOptions {
             budget: millis("budget-ms", options.budget_ms, 1, 600_000)?,
             attention: millis("attention-ms", options.attention_ms, 1, 600_000)?,
             retention: millis("retention-ms", options.retention_ms, 0, 600_000)?,
             max_hops: small(within("max-hops", options.max_hops.into(), 1, MAX_HOPS)?),
             loan: micros("loan-us", options.loan_us, 0, 100_000)?,
+            policy: options.policy,
+            confidence,
         };
         let sched = SchedOptions {
             slice: micros("slice-us", options.slice_us, 100, 100_000)?,
@@ -153,7 +164,7 @@ impl Config {
         let stats = options.stats.map(stats_period).transpose()?;
         // Both mean the one backend that there is.
         let (BackendKind::Auto | BackendKind::Scx) = options.backend;
-        Ok(Self { policy: options.policy, sense, sched, stats, run_dir: options.run_dir.clone(), root: "/".into() })
+        Ok(Self { sense, sched, file: options.file.clone(), stats, run_dir: options.run_dir.clone(), root: "/".into() })
     }
 
     /// The control socket of the daemon whose files are in `run_dir`.
@@ -204,6 +215,8 @@ mod tests {
             Config::new(&options).expect_err("nonsense").to_string()
         };
         assert_eq!(of(|o| o.slice_us = 0), "--slice-us is 0: allowed is 100 to 100000");
+        assert_eq!(of(|o| o.max_conf = 0), "--max-conf is 0: allowed is 1 to 100");
+        assert_eq!(of(|o| o.co_conf = 5), "--co-conf is 5: allowed is 0 to 4");
         assert_eq!(of(|o| o.max_hops = 9), "--max-hops is 9: allowed is 1 to 8");
         assert_eq!(of(|o| o.other_share_pct = 100), "--other-share-pct is 100: allowed is 1 to 90");
         assert_eq!(of(|o| o.stats = Some(f64::NAN)), "--stats is NaN: allowed is 0.1 to 86400 seconds");

@@ -1,14 +1,15 @@
 //! The control socket: a varlink service named `appease.control` on `/run/appease/control`.
 //!
 //! Everybody may connect. The kernel tells who does (`SO_PEERCRED`), and reports about processes of others
-//! are for root alone.
+//! are for root alone; so is every change.
 
 mod client;
 mod server;
 mod wire;
 
-pub use client::{Client, ClientError};
-pub(crate) use server::{Listener, Peer, Reports};
+pub use client::{ChannelList, Client, ClientError};
+pub(crate) use server::{Answer, Listener, Peer, Reports};
 pub use wire::{
-    Attended, Chain, Command, ControlError, ControlProxy, Counter, HopStep, LaneNs, Missing, Standing, Status, Why,
+    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, ControlProxy, Counter, Handler,
+    HopStep, LaneNs, Missing, Reloaded, Standing, Status, Why,
 };

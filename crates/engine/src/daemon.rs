@@ -1,30 +1,45 @@
 //! The daemon's life: lock, load, attach, serve, and the ways in which that ends.
 
+mod channels;
+
 use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
 
-use tokio::{runtime, task::LocalSet, time};
+use tokio::{
+    runtime,
+    sync::{Notify, mpsc},
+    task::LocalSet,
+    time,
+};
 use tracing::{info, warn};
 
 use crate::{
     Error,
+    channel::{
+        Channels, config as channel_config,
+        hosts::{Answer as HostAnswer, Passing},
+    },
     config::Config,
-    control::{Command, ControlError, Counter, LaneNs, Listener, Missing, Peer, Reports, Status, Why},
+    control::{
+        Answer, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, LaneNs, Listener, Missing, Peer,
+        Reloaded, Reports, Status, Why,
+    },
     doctor,
     lock::Lock,
     names::Names,
     report::Reporter,
+    seams::Slot,
     seams::{Backend, BpfError, Eyes, Machine, Platform, Process, features},
-    shutdown::Signals,
+    shutdown::{Hangups, Signals},
 };
 
 /// How soon an ejection is noticed.
 const EXIT_POLL: Duration = Duration::from_millis(250);
-/// How soon the hooks of a new module are attached.
-const MODULE_POLL: Duration = Duration::from_secs(1);
+/// How soon the hooks of a new module are attached, and a node that came back is a channel again.
+const WORLD_POLL: Duration = Duration::from_secs(1);
 /// Name of the one backend that there is.
 const BACKEND: &str = "scx";
 
-/// Runs the daemon on this machine until SIGINT, SIGTERM or SIGHUP.
+/// Runs the daemon on this machine until SIGINT or SIGTERM. SIGHUP has it read its configuration anew.
 ///
 /// # Errors
 /// When it cannot start, or the kernel ejects the scheduler.
@@ -34,17 +49,33 @@ pub fn run(config: &Config) -> Result<(), Error> {
         .build()
         .map_err(|source| Error::Runtime { what: "setting up the event loop", source })?;
     runtime.block_on(async {
-        let mut signals = Signals::register()?;
+        let (mut signals, mut hangups) = (Signals::register()?, Hangups::register()?);
         let stop = async move { info!("{} received: detaching", signals.next().await) };
-        serve(config, &Machine, stop).await
+        let reload = Notify::new();
+        let forward = async {
+            loop {
+                hangups.next().await;
+                reload.notify_one();
+            }
+        };
+        tokio::select! {
+            outcome = serve(config, &Machine, stop, &reload) => outcome,
+            never = forward => never,
+        }
     })
 }
 
-/// Runs the daemon on `platform` until `stop` completes.
-pub(crate) async fn serve<P>(config: &Config, platform: &P, stop: impl Future<Output = ()>) -> Result<(), Error>
+/// Runs the daemon on `platform` until `stop` completes; `reload` has it read its configuration anew.
+pub(crate) async fn serve<P>(
+    config: &Config,
+    platform: &P,
+    stop: impl Future<Output = ()>,
+    reload: &Notify,
+) -> Result<(), Error>
 where
     P: Platform + Clone + 'static,
 {
+    let file = channel_config::read(config.file.as_deref())?;
     let kernel = rule_out_obstacles(platform, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
     let _lock = Lock::take(&config.run_dir)?;
     // Only now: the other scheduler might have been our own, and then the lock has the better message.
@@ -52,8 +83,10 @@ where
     doctor::competitors(&Names::new(&config.root)).iter().for_each(|finding| warn!("{finding}"));
 
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
-    let eyes = platform.sense(&config.sense)?;
+    let mut eyes = platform.sense(&config.sense)?;
     report_missing(&eyes);
+    let channels = channels::start(config, file, &mut eyes)?;
+    let (passing, answers) = Passing::new(platform.lookup());
     let backend = platform.attach(&eyes, &config.sense, &config.sched)?;
     let daemon = Rc::new(Daemon {
         config: config.clone(),
@@ -62,8 +95,10 @@ where
         started_ns: platform.now_ns(),
         names: Names::new(&config.root),
         live: RefCell::new(Live { eyes, backend: Some(backend), restarts: 0 }),
+        channels: RefCell::new(channels),
+        passing: RefCell::new(passing),
     });
-    info!("ready: policy {} on backend {BACKEND}, kernel {}", config.policy, daemon.kernel);
+    info!("ready: policy {} on backend {BACKEND}, kernel {}", config.sense.policy, daemon.kernel);
     // Nobody to notify is as good.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
 
@@ -73,7 +108,7 @@ where
         .run_until(async {
             tokio::select! {
                 () = stop => Ok(()),
-                error = daemon.watch() => Err(error),
+                error = daemon.watch(answers, reload) => Err(error),
                 never = listener.serve(reports) => match never {},
             }
         })
@@ -117,6 +152,8 @@ struct Daemon<P: Platform> {
     started_ns: u64,
     names: Names,
     live: RefCell<Live<P>>,
+    channels: RefCell<Channels>,
+    passing: RefCell<Passing>,
 }
 
 /// What holds the kernel. Borrowed between awaits only.
@@ -129,16 +166,21 @@ struct Live<P: Platform> {
 
 impl<P: Platform> Daemon<P> {
     /// Keeps the eyes and the backend going until the kernel ejects the latter.
-    async fn watch(&self) -> Error {
+    async fn watch(&self, mut answers: mpsc::UnboundedReceiver<HostAnswer>, reload: &Notify) -> Error {
         let mut exit = time::interval(EXIT_POLL);
-        let mut modules = time::interval(MODULE_POLL);
+        let mut world = time::interval(WORLD_POLL);
         let mut stats = self.config.stats.map(time::interval);
         loop {
             tokio::select! {
                 _ = exit.tick() => if let Err(error) = self.restart_if_asked() {
                     return error;
                 },
-                _ = modules.tick() => self.look_after_eyes(),
+                _ = world.tick() => {
+                    self.look_after_eyes();
+                    self.follow_channels();
+                }
+                Some(answer) = answers.recv() => self.learn(answer),
+                () = reload.notified() => drop(self.reload_file()),
                 () = tick(&mut stats) => self.print_stats(),
             }
         }
@@ -219,7 +261,7 @@ impl<P: Platform> Reports for Daemon<P> {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: self.kernel.clone(),
             backend: BACKEND.into(),
-            policy: self.config.policy.to_string(),
+            policy: self.config.sense.policy.to_string(),
             pid: std::process::id(),
             uptime_ms: reporter.now_ns.saturating_sub(self.started_ns) / 1_000_000,
             restarts: live.restarts,
@@ -246,6 +288,27 @@ impl<P: Platform> Reports for Daemon<P> {
             Err(BpfError::NoSuchProcess(_)) => Err(ControlError::NoSuchProcess { pid }),
             Err(error) => Err(failed(error)),
         }
+    }
+
+    fn list_channels(&self, peer: Peer, after: Slot) -> Result<ChannelPage, ControlError> {
+        self.page(peer, after)
+    }
+
+    fn add_channel(&self, peer: Peer, channel: ChannelWords) -> Answer<'_, ChannelRow> {
+        self.add(peer, channel)
+    }
+
+    fn remove_channel(&self, peer: Peer, id: Slot) -> Result<ChannelRow, ControlError> {
+        self.remove(peer, id)
+    }
+
+    fn remove_channel_by_words(&self, peer: Peer, channel: &ChannelWords) -> Result<ChannelRow, ControlError> {
+        self.remove_words(peer, channel)
+    }
+
+    fn reload(&self, peer: Peer) -> Result<Reloaded, ControlError> {
+        peer.must_be_root()?;
+        self.reload_file().map_err(|refusal| ControlError::Refused { reason: refusal.to_string() })
     }
 }
 

@@ -34,6 +34,9 @@ pub enum Error {
         /// What the kernel says.
         reason: String,
     },
+    /// The configuration is wrong, or files cannot be watched.
+    #[error(transparent)]
+    Channels(#[from] crate::channel::Refusal),
     /// Signals or timers cannot be set up.
     #[error("{what}: {source}")]
     Runtime {

@@ -8,6 +8,7 @@
 //! way the daemon ends, dropping what it holds detaches the scheduler and leaves the kernel's own.
 #![forbid(unsafe_code)]
 
+pub mod channel;
 pub mod config;
 pub mod control;
 pub mod daemon;

@@ -2,8 +2,8 @@
 
 use crate::{
     control::{Attended, Chain, HopStep, LaneNs, Standing, Why},
-    names::{Class, Names},
-    seams::{Attention, Channel, LaneTimes, Object, Process},
+    names::{Class, Device, Names},
+    seams::{Attention, Channel, LaneTimes, Object, Process, Request},
 };
 
 // Scheduling policies by number (linux/sched.h).
@@ -83,7 +83,7 @@ impl Reporter<'_> {
 
     fn chain(&self, attention: &Attention, pid: u32, comm: &str) -> Chain {
         let request = &attention.request;
-        let device = self.names.device(request.major, request.minor);
+        let device = self.end(request);
         let opened_ago_ns = self.ago(request.opened_ns);
         let name = |of: u32| if of == pid { comm.to_owned() } else { self.names.comm(of) };
         // A hop says who wrote; who picked it up wrote the next one, and in the end it is this process.
@@ -110,6 +110,15 @@ impl Reporter<'_> {
         }
     }
 
+    /// What the reader read: a device, or whoever is at the other end.
+    fn end(&self, request: &Request) -> Device {
+        match (request.device, request.peer) {
+            (Some((major, minor)), _) => self.names.device(major, minor),
+            (None, Some(peer)) => Device { node: peer.to_string(), name: String::new() },
+            (None, None) => Device { node: format!("channel {}", request.rule), name: String::new() },
+        }
+    }
+
     fn ago(&self, at_ns: u64) -> u64 {
         self.now_ns.saturating_sub(at_ns)
     }
@@ -121,7 +130,7 @@ fn difference(a: u64, b: u64) -> i64 {
 }
 
 /// Names for programs; people's are the command's matter.
-fn channel_name(channel: Channel) -> &'static str {
+pub(crate) fn channel_name(channel: Channel) -> &'static str {
     match channel {
         Channel::None => "none",
         Channel::Evdev => "evdev",
@@ -129,6 +138,9 @@ fn channel_name(channel: Channel) -> &'static str {
         Channel::Mouse => "mouse",
         Channel::Joystick => "joystick",
         Channel::Audio => "audio",
+        Channel::File => "file",
+        Channel::Inet => "inet",
+        Channel::Unix => "unix",
     }
 }
 
@@ -141,16 +153,14 @@ fn object_name(object: Object) -> &'static str {
         Object::Pty => "pty",
         Object::Eventfd => "eventfd",
         Object::Fork => "fork",
+        Object::Shared => "shared",
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        names::tests::root,
-        seams::{Hop, Request},
-    };
+    use crate::{names::tests::root, seams::Hop};
 
     const NOW: u64 = 10_000_000_000;
 
@@ -163,9 +173,10 @@ mod tests {
                 served_ns,
                 budget_ns: 2_000_000_000,
                 channel: Channel::Evdev,
-                major: 13,
-                minor: 69,
+                rule: 1,
+                device: Some((13, 69)),
                 reader_tgid: 345,
+                peer: None,
             },
             since_ns: NOW - 3_000_000,
             until_ns,

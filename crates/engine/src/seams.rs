@@ -1,10 +1,13 @@
 //! What the daemon needs of the world, as small traits: each has a fake in the tests.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, sync::Arc, time::Duration};
+
+use crate::channel::hosts;
 
 pub use appease_bpf::{
-    Attention, Channel, Error as BpfError, Exit, Hop, LaneTimes, MissingHook, Object, Process, Request, SchedOptions,
-    Scheduler, SenseOptions, Sensor,
+    Access, Attention, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Hits, Hop, LaneTimes,
+    MAX_RULES, MissingHook, Object, Policy, Process, Protocol, RULES_PER_TARGET, Request, Rule, SchedOptions,
+    Scheduler, SenseOptions, Sensor, Side, Slot, Target,
     features::{self, Features},
 };
 
@@ -29,6 +32,46 @@ pub trait Eyes {
     /// # Errors
     /// When the kernel refuses.
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError>;
+    /// Puts a new rule into a free slot; it has no hits and no targets.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn define(&self, slot: Slot, rule: &Rule) -> Result<(), BpfError>;
+    /// Takes a rule out of its slot, which has no targets any more.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn forget(&self, slot: Slot) -> Result<(), BpfError>;
+    /// Lets `target` lead to a rule.
+    ///
+    /// # Errors
+    /// When it leads to [`RULES_PER_TARGET`] rules already, or the kernel refuses.
+    fn bind(&self, slot: Slot, target: &Target) -> Result<(), BpfError>;
+    /// Takes [`Eyes::bind`] back.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn unbind(&self, slot: Slot, target: &Target) -> Result<(), BpfError>;
+    /// What a rule has seen.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn hits(&self, slot: Slot) -> Result<Hits, BpfError>;
+    /// Makes events of this inotify instance count, and of no other.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn adopt_watches(&self, inotify: BorrowedFd<'_>) -> Result<(), BpfError>;
+    /// The kernel's identity of an inode, stable while a watch or a descriptor holds it.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn inode_of(&self, file: BorrowedFd<'_>) -> Result<u64, BpfError>;
+    /// Says whether any rule wants writes to sockets: the hooks for them cost something, and are attached only then.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn set_write_rules(&mut self, sockets: bool) -> Result<(), BpfError>;
 }
 
 /// Schedules; dropping it detaches it.
@@ -78,7 +121,12 @@ pub trait Platform {
     fn attach(&self, eyes: &Self::Eyes, sense: &SenseOptions, sched: &SchedOptions) -> Result<Self::Backend, BpfError>;
     /// Nanoseconds of `CLOCK_MONOTONIC`, which is also the clock of the BPF side.
     fn now_ns(&self) -> u64;
+    /// What resolves host names.
+    fn lookup(&self) -> Lookup;
 }
+
+/// Asks for the addresses of a host; may take long, so it is called on a thread of its own.
+pub type Lookup = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
 
 /// This machine.
 #[derive(Debug, Clone, Copy, Default)]
@@ -105,6 +153,10 @@ impl Platform for Machine {
         let since_boot = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
         u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX)
     }
+
+    fn lookup(&self) -> Lookup {
+        hosts::system()
+    }
 }
 
 impl Eyes for Sensor {
@@ -126,6 +178,38 @@ impl Eyes for Sensor {
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
         Self::counters(self)
+    }
+
+    fn define(&self, slot: Slot, rule: &Rule) -> Result<(), BpfError> {
+        Self::define(self, slot, rule)
+    }
+
+    fn forget(&self, slot: Slot) -> Result<(), BpfError> {
+        Self::forget(self, slot)
+    }
+
+    fn bind(&self, slot: Slot, target: &Target) -> Result<(), BpfError> {
+        Self::bind(self, slot, target)
+    }
+
+    fn unbind(&self, slot: Slot, target: &Target) -> Result<(), BpfError> {
+        Self::unbind(self, slot, target)
+    }
+
+    fn hits(&self, slot: Slot) -> Result<Hits, BpfError> {
+        Self::hits(self, slot)
+    }
+
+    fn adopt_watches(&self, inotify: BorrowedFd<'_>) -> Result<(), BpfError> {
+        Self::adopt_watches(self, inotify)
+    }
+
+    fn inode_of(&self, file: BorrowedFd<'_>) -> Result<u64, BpfError> {
+        Self::inode_of(self, file)
+    }
+
+    fn set_write_rules(&mut self, sockets: bool) -> Result<(), BpfError> {
+        Self::set_write_rules(self, sockets)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The signals that end the daemon.
+//! The signals that end the daemon, and the one that has it read its configuration anew.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -8,17 +8,11 @@ use crate::Error;
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    hangup: Signal,
 }
 
 impl Signals {
     pub(crate) fn register() -> Result<Self, Error> {
-        let one = |kind| signal(kind).map_err(|source| Error::Runtime { what: "registering a signal handler", source });
-        Ok(Self {
-            interrupt: one(SignalKind::interrupt())?,
-            terminate: one(SignalKind::terminate())?,
-            hangup: one(SignalKind::hangup())?,
-        })
+        Ok(Self { interrupt: handler(SignalKind::interrupt())?, terminate: handler(SignalKind::terminate())? })
     }
 
     /// Waits for one; its name.
@@ -26,7 +20,41 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",
             _ = self.terminate.recv() => "SIGTERM",
-            _ = self.hangup.recv() => "SIGHUP",
         }
+    }
+}
+
+/// SIGHUP.
+pub(crate) struct Hangups(Signal);
+
+impl Hangups {
+    pub(crate) fn register() -> Result<Self, Error> {
+        handler(SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for one.
+    pub(crate) async fn next(&mut self) {
+        self.0.recv().await;
+    }
+}
+
+fn handler(kind: SignalKind) -> Result<Signal, Error> {
+    signal(kind).map_err(|source| Error::Runtime { what: "registering a signal handler", source })
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::process::{self, getpid, kill_process};
+
+    use super::*;
+
+    #[test]
+    fn a_hangup_no_longer_kills() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let mut hangups = Hangups::register().expect("registered");
+            kill_process(getpid(), process::Signal::HUP).expect("sent");
+            hangups.next().await;
+        });
     }
 }

@@ -9,7 +9,7 @@ use crate::host::Layout;
 /// The peers that `appease-lab peers` builds.
 pub const PEERS: [&str; 4] = ["scx_bpfland", "scx_lavd", "scx_flash", "scx_cosmos"];
 /// Our policies; a new one is a line here.
-const POLICIES: [&str; 1] = ["appease"];
+const POLICIES: [&str; 2] = ["appease", "rsio"];
 /// What can be written without building a peer.
 pub const OURS: [&str; 3] = ["eevdf", "eevdf-scopes", "appease"];
 /// Schedulers that are the kernel's own.
@@ -106,7 +106,7 @@ mod tests {
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
         insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, appease, appease:POLICY, and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
-        insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease"#);
+        insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio"#);
         assert!(!told("scx_../../bin/sh").is_empty());
     }
 }

@@ -6,7 +6,10 @@ mod sys {
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
 
-pub use sys::{LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT};
+mod confidence;
+
+pub use confidence::Candidates;
+pub use sys::{CONFIDENCE_ENTRIES, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT};
 
 /// Defines safe functions over the C ones of the same name.
 macro_rules! native {
@@ -45,6 +48,8 @@ native! {
     progress_kernel_fits(epoch_ns: u64, kernel_ns: u64) -> bool;
     /// Whether an overdue task may run before attended ones.
     progress_overdue_fits(epoch_ns: u64, other_ns: u64) -> bool;
+    /// Whether a communication belongs to an activation.
+    confidence_within(access_ns: u64, activated_ns: u64, delta_ns: u64) -> bool;
     /// A debt after some time.
     loan_debt(debt_ns: u64, passed_ns: u64) -> u64;
     /// Whether somebody in debt is lent another turn.

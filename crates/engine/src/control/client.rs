@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
+use serde::Serialize;
 use zlink::tokio::unix;
 
-use super::wire::{ControlError, ControlProxy, Status, Why};
+use super::wire::{ChannelRow, ChannelWords, ControlError, ControlProxy, Reloaded, Status, Why};
 
 /// How long an answer may take: the daemon is one thread, and other things come first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -41,6 +42,15 @@ pub enum ClientError {
         /// How.
         reason: String,
     },
+}
+
+/// The channels that are in force, or wait for what they are about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ChannelList {
+    /// By id.
+    pub channels: Vec<ChannelRow>,
+    /// Whether hits and handlers were left out, because the asker is not root: they tell when somebody types.
+    pub restricted: bool,
 }
 
 /// A way to ask the daemon.
@@ -78,8 +88,7 @@ impl Client {
     /// # Errors
     /// When it refuses or does not answer.
     pub fn status(&mut self) -> Result<Status, ClientError> {
-        let answer = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.connection.status()).await });
-        Self::understand(&self.socket, answer)
+        self.ask(async |connection| connection.status().await)
     }
 
     /// Why the process runs in its lane.
@@ -87,16 +96,65 @@ impl Client {
     /// # Errors
     /// When the daemon refuses or does not answer, or when there is no such process.
     pub fn why(&mut self, pid: u32) -> Result<Why, ClientError> {
-        let answer = self.runtime.block_on(async { tokio::time::timeout(PATIENCE, self.connection.why(pid)).await });
-        Self::understand(&self.socket, answer)
+        self.ask(async |connection| connection.why(pid).await)
     }
 
-    fn understand<T>(
-        socket: &Path,
-        answer: Result<zlink::Result<Result<T, ControlError>>, tokio::time::error::Elapsed>,
+    /// All channels.
+    ///
+    /// # Errors
+    /// When the daemon refuses or does not answer.
+    pub fn channels(&mut self) -> Result<ChannelList, ClientError> {
+        let mut list = ChannelList { channels: Vec::new(), restricted: false };
+        loop {
+            let after = list.channels.last().map_or(0, |channel| channel.id);
+            let page = self.ask(async |connection| connection.list_channels(after).await)?;
+            list.restricted = page.restricted;
+            list.channels.extend(page.channels);
+            if !page.more {
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Adds a channel, which is returned as it is listed.
+    ///
+    /// # Errors
+    /// When the daemon refuses or does not answer.
+    pub fn add_channel(&mut self, channel: &ChannelWords) -> Result<ChannelRow, ClientError> {
+        self.ask(async |connection| connection.add_channel(channel).await)
+    }
+
+    /// Removes the channel with this id, which is returned as it was listed.
+    ///
+    /// # Errors
+    /// When the daemon refuses or does not answer, or when there is no such channel.
+    pub fn remove_channel(&mut self, id: u32) -> Result<ChannelRow, ClientError> {
+        self.ask(async |connection| connection.remove_channel(id).await)
+    }
+
+    /// As [`Client::remove_channel`], by the words that it was added with.
+    ///
+    /// # Errors
+    /// When the daemon refuses or does not answer, or when there is no such channel.
+    pub fn remove_channel_by_words(&mut self, channel: &ChannelWords) -> Result<ChannelRow, ClientError> {
+        self.ask(async |connection| connection.remove_channel_by_words(channel).await)
+    }
+
+    /// Has the daemon read its configuration file anew.
+    ///
+    /// # Errors
+    /// When the daemon refuses or does not answer; it then goes on with the old configuration.
+    pub fn reload(&mut self) -> Result<Reloaded, ClientError> {
+        self.ask(async |connection| connection.reload().await)
+    }
+
+    fn ask<T>(
+        &mut self,
+        question: impl AsyncFnOnce(&mut unix::Connection) -> zlink::Result<Result<T, ControlError>>,
     ) -> Result<T, ClientError> {
-        let socket = socket.to_path_buf();
-        match answer {
+        let answered = async { tokio::time::timeout(PATIENCE, question(&mut self.connection)).await };
+        let socket = self.socket.clone();
+        match self.runtime.block_on(answered) {
             Err(_elapsed) => Err(ClientError::Silent { socket }),
             Ok(Err(error)) => Err(ClientError::Broken { socket, reason: error.to_string() }),
             Ok(Ok(reply)) => Ok(reply?),

@@ -10,6 +10,7 @@ use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    pin::Pin,
     rc::Rc,
     time::Duration,
 };
@@ -20,7 +21,10 @@ use tokio::{
 };
 use zlink::{ReadyListener, Server, tokio::unix::Stream};
 
-use super::wire::{Attended, Chain, Command, ControlError, Counter, HopStep, LaneNs, Missing, Standing, Status, Why};
+use super::wire::{
+    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, Handler, HopStep, LaneNs,
+    Missing, Reloaded, Standing, Status, Why,
+};
 use crate::Error;
 
 /// Connections that one user may have at a time.
@@ -42,12 +46,26 @@ impl Peer {
     pub(crate) fn may_see(self, owner: Option<u32>) -> bool {
         self.uid == 0 || owner == Some(self.uid)
     }
+
+    /// Fails unless it may change something.
+    pub(crate) fn must_be_root(self) -> Result<(), ControlError> {
+        if self.uid == 0 { Ok(()) } else { Err(ControlError::RootOnly) }
+    }
 }
+
+/// What takes a while.
+pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, ControlError>> + 'a>>;
 
 /// Answers questions.
 pub(crate) trait Reports {
     fn status(&self, peer: Peer) -> Result<Status, ControlError>;
     fn why(&self, peer: Peer, pid: u32) -> Result<Why, ControlError>;
+    fn list_channels(&self, peer: Peer, after: u32) -> Result<ChannelPage, ControlError>;
+    /// Its host name, if it has one, must be resolved.
+    fn add_channel(&self, peer: Peer, channel: ChannelWords) -> Answer<'_, ChannelRow>;
+    fn remove_channel(&self, peer: Peer, id: u32) -> Result<ChannelRow, ControlError>;
+    fn remove_channel_by_words(&self, peer: Peer, channel: &ChannelWords) -> Result<ChannelRow, ControlError>;
+    fn reload(&self, peer: Peer) -> Result<Reloaded, ControlError>;
 }
 
 /// The bound socket; dropping it removes the file.
@@ -157,7 +175,10 @@ struct Service {
 
 #[zlink::service(
     interface = "appease.control",
-    types = [Status, Missing, Counter, Command, Attended, Why, Standing, Chain, HopStep, LaneNs],
+    types = [
+        Status, Missing, Counter, Command, Attended, Why, Standing, Chain, HopStep, LaneNs, ChannelWords, ChannelPage, ChannelRow,
+        Handler, Reloaded
+    ],
     vendor = "appease",
     product = "appease",
     version = env!("CARGO_PKG_VERSION"),
@@ -170,5 +191,25 @@ impl Service {
 
     async fn why(&self, pid: u32) -> Result<Why, ControlError> {
         self.reports.why(self.peer, pid)
+    }
+
+    async fn list_channels(&self, after: u32) -> Result<ChannelPage, ControlError> {
+        self.reports.list_channels(self.peer, after)
+    }
+
+    async fn add_channel(&self, channel: ChannelWords) -> Result<ChannelRow, ControlError> {
+        self.reports.add_channel(self.peer, channel).await
+    }
+
+    async fn remove_channel(&self, id: u32) -> Result<ChannelRow, ControlError> {
+        self.reports.remove_channel(self.peer, id)
+    }
+
+    async fn remove_channel_by_words(&self, channel: ChannelWords) -> Result<ChannelRow, ControlError> {
+        self.reports.remove_channel_by_words(self.peer, &channel)
+    }
+
+    async fn reload(&self) -> Result<Reloaded, ControlError> {
+        self.reports.reload(self.peer)
     }
 }

@@ -196,6 +196,80 @@ pub struct HopStep {
     pub ago_ns: u64,
 }
 
+/// A channel in words. Each is checked by the daemon.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct ChannelWords {
+    /// `read`, `write` or `both`.
+    pub access: String,
+    /// A path; `accept` or `connect` and an address; `class:` and a name.
+    pub what: Vec<String>,
+    /// Name or number of a user.
+    pub user: Option<String>,
+    /// Name or number of a group.
+    pub group: Option<String>,
+    /// A cgroup, from the root on.
+    pub cgroup: Option<String>,
+}
+
+/// Some of the channels that are in force, or wait for what they are about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct ChannelPage {
+    /// By id.
+    pub channels: Vec<ChannelRow>,
+    /// Whether hits and handlers were left out, because the asker is not root: they tell when somebody types.
+    pub restricted: bool,
+    /// Whether there are more after the last one.
+    pub more: bool,
+}
+
+/// A channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct ChannelRow {
+    /// Its number while it is there.
+    pub id: u32,
+    /// `read`, `write` or `both`.
+    pub access: String,
+    /// Where, in the words that `appease channel add` takes.
+    pub what: String,
+    /// Only operations of this user count.
+    pub user: Option<String>,
+    /// Only operations of this group count.
+    pub group: Option<String>,
+    /// Only operations below this cgroup count.
+    pub cgroup: Option<String>,
+    /// `active` when there was a hit within the time that attention lasts, else `armed`; `waiting` for what is not there;
+    /// `off` when it cannot be.
+    pub state: String,
+    /// What it waits for, or why it is off.
+    pub reason: Option<String>,
+    /// Operations that counted; nothing when left out.
+    pub hits: Option<u64>,
+    /// How long ago the last one was, nanoseconds.
+    pub last_hit_ago_ns: Option<u64>,
+    /// Who did them, latest first.
+    pub handlers: Vec<Handler>,
+    /// `built-in`, with the server's name if it is there because of one; file and line; or `added by command`.
+    pub source: String,
+}
+
+/// A process that used a channel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Handler {
+    /// Process id.
+    pub pid: u32,
+    /// Command name; empty when it is gone.
+    pub comm: String,
+}
+
+/// What a reload changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Reloaded {
+    /// Channels that are new.
+    pub added: u64,
+    /// Channels that are gone.
+    pub removed: u64,
+}
+
 /// Why a question is not answered.
 #[derive(Debug, Clone, PartialEq, Eq, zlink::ReplyError, introspect::ReplyError)]
 #[zlink(interface = "appease.control")]
@@ -209,6 +283,13 @@ pub enum ControlError {
     NoSuchProcess {
         /// Its id.
         pid: u32,
+    },
+    /// Only root may change something.
+    RootOnly,
+    /// What was asked for makes no sense; nothing was changed.
+    Refused {
+        /// What, why, and what is allowed.
+        reason: String,
     },
     /// The daemon could not find out.
     Failed {
@@ -224,6 +305,8 @@ impl fmt::Display for ControlError {
                 write!(f, "process {pid} belongs to another user: ask as root (sudo appease why {pid})")
             }
             Self::NoSuchProcess { pid } => write!(f, "there is no process {pid}: look for it with pgrep or ps"),
+            Self::RootOnly => f.write_str("channels are changed by root alone: use sudo"),
+            Self::Refused { reason } => f.write_str(reason),
             Self::Failed { reason } => write!(f, "the daemon could not find out: {reason}"),
         }
     }
@@ -238,4 +321,17 @@ pub trait ControlProxy {
     async fn status(&mut self) -> zlink::Result<Result<Status, ControlError>>;
     /// Why the process runs in its lane.
     async fn why(&mut self, pid: u32) -> zlink::Result<Result<Why, ControlError>>;
+    /// The next channels after the one with this id; 0 for the first.
+    async fn list_channels(&mut self, after: u32) -> zlink::Result<Result<ChannelPage, ControlError>>;
+    /// Adds a channel.
+    async fn add_channel(&mut self, channel: &ChannelWords) -> zlink::Result<Result<ChannelRow, ControlError>>;
+    /// Removes a channel by its id.
+    async fn remove_channel(&mut self, id: u32) -> zlink::Result<Result<ChannelRow, ControlError>>;
+    /// Removes a channel by the words that it was added with.
+    async fn remove_channel_by_words(
+        &mut self,
+        channel: &ChannelWords,
+    ) -> zlink::Result<Result<ChannelRow, ControlError>>;
+    /// Reads the configuration file anew.
+    async fn reload(&mut self) -> zlink::Result<Result<Reloaded, ControlError>>;
 }

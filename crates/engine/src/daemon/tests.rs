@@ -3,9 +3,16 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::{
+        fd::BorrowedFd,
+        unix::fs::{MetadataExt, PermissionsExt},
+    },
     path::PathBuf,
     rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use tokio::sync::oneshot;
@@ -13,11 +20,13 @@ use zlink::tokio::unix;
 
 use super::*;
 use crate::{
+    channel::tests::FakeKernel,
     config::Options,
-    control::{ControlProxy, Standing},
+    control::{Client, ControlProxy, Standing},
     names::tests::root,
     seams::{
-        Attention, Channel, Exit, Features, Hop, LaneTimes, MissingHook, Object, Request, SchedOptions, SenseOptions,
+        Attention, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, Object, Request, Rule,
+        SchedOptions, SenseOptions, Slot, Target,
         features::{Btf, Lockdown, SchedExt},
     },
 };
@@ -32,6 +41,8 @@ struct World {
     attachments: Cell<u32>,
     attached_now: Cell<u32>,
     stood_down: Cell<u32>,
+    kernel: FakeKernel,
+    lookups: Arc<AtomicUsize>,
 }
 
 #[derive(Clone)]
@@ -74,6 +85,17 @@ impl Platform for Fake {
     fn now_ns(&self) -> u64 {
         NOW
     }
+
+    fn lookup(&self) -> Lookup {
+        let lookups = Arc::clone(&self.0.lookups);
+        Arc::new(move |name| {
+            lookups.fetch_add(1, Ordering::Relaxed);
+            match name {
+                "near.example" => Ok(vec![[192, 0, 2, 1].into()]),
+                _ => Err(std::io::Error::other(format!("nobody knows {name}"))),
+            }
+        })
+    }
 }
 
 impl Eyes for FakeEyes {
@@ -97,9 +119,10 @@ impl Eyes for FakeEyes {
             served_ns: 1_000_000,
             budget_ns: 2_000_000_000,
             channel: Channel::Tty,
-            major: 4,
-            minor: 1,
+            rule: 2,
+            device: Some((4, 1)),
             reader_tgid: 10,
+            peer: None,
         };
         let path = if pid == 20 { vec![Hop { at_ns: NOW, tgid: 10, object: Object::Fork }] } else { vec![] };
         let attention = Attention { request, since_ns: NOW, until_ns: NOW + 1_000, path };
@@ -109,6 +132,39 @@ impl Eyes for FakeEyes {
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
         Ok(vec![("requests opened", 3)])
+    }
+
+    fn define(&self, slot: Slot, rule: &Rule) -> Result<(), BpfError> {
+        self.0.kernel.define(slot, rule)
+    }
+
+    fn forget(&self, slot: Slot) -> Result<(), BpfError> {
+        self.0.kernel.forget(slot)
+    }
+
+    fn bind(&self, slot: Slot, target: &Target) -> Result<(), BpfError> {
+        self.0.kernel.bind(slot, target)
+    }
+
+    fn unbind(&self, slot: Slot, target: &Target) -> Result<(), BpfError> {
+        self.0.kernel.unbind(slot, target)
+    }
+
+    fn hits(&self, slot: Slot) -> Result<Hits, BpfError> {
+        self.0.kernel.hits(slot)
+    }
+
+    fn adopt_watches(&self, inotify: BorrowedFd<'_>) -> Result<(), BpfError> {
+        self.0.kernel.adopt_watches(inotify)
+    }
+
+    fn inode_of(&self, file: BorrowedFd<'_>) -> Result<u64, BpfError> {
+        self.0.kernel.inode_of(file)
+    }
+
+    fn set_write_rules(&mut self, sockets: bool) -> Result<(), BpfError> {
+        self.0.kernel.writes.set(sockets);
+        Ok(())
     }
 }
 
@@ -141,6 +197,7 @@ struct Setting {
     run_dir: tempfile::TempDir,
     machine: tempfile::TempDir,
     world: Rc<World>,
+    reload: Notify,
 }
 
 impl Setting {
@@ -148,18 +205,30 @@ impl Setting {
         let own = std::fs::metadata("/proc/self").expect("our own").uid();
         let status = |tgid, uid| format!("Tgid:\t{tgid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
         let machine = root(&[
+            ("config.toml", ""),
             ("proc/10/comm", "login\n"),
             ("proc/10/status", &status(10, 0)),
             ("proc/20/comm", "sh\n"),
             ("proc/20/status", &status(20, own)),
             ("sys/dev/char/4:1/uevent", "DEVNAME=tty1\n"),
         ]);
-        Self { run_dir: tempfile::tempdir().expect("a directory"), machine, world: Rc::new(world) }
+        Self {
+            run_dir: tempfile::tempdir().expect("a directory"),
+            machine,
+            world: Rc::new(world),
+            reload: Notify::new(),
+        }
     }
 
     fn config(&self) -> Config {
-        let options = Options { run_dir: self.run_dir.path().into(), ..Options::default() };
+        let file = Some(self.file());
+        let options = Options { run_dir: self.run_dir.path().into(), file, ..Options::default() };
         Config { root: self.machine.path().into(), ..Config::new(&options).expect("valid") }
+    }
+
+    /// The configuration.
+    fn file(&self) -> PathBuf {
+        self.machine.path().join("config.toml")
     }
 
     fn socket(&self) -> PathBuf {
@@ -167,7 +236,7 @@ impl Setting {
     }
 
     async fn serve(&self, stop: impl Future<Output = ()>) -> Result<(), Error> {
-        serve(&self.config(), &Fake(Rc::clone(&self.world)), stop).await
+        serve(&self.config(), &Fake(Rc::clone(&self.world)), stop, &self.reload).await
     }
 
     /// Runs the daemon as long as `client` takes.
@@ -237,13 +306,18 @@ fn everybody_may_connect_and_unknown_processes_are_named() {
 fn daemon(setting: &Setting) -> Daemon<Fake> {
     let config = setting.config();
     let platform = Fake(Rc::clone(&setting.world));
-    let eyes = platform.sense(&config.sense).expect("eyes");
+    let mut eyes = platform.sense(&config.sense).expect("eyes");
+    let file = channel_config::read(config.file.as_deref()).expect("right");
+    let channels = RefCell::new(channels::start(&config, file, &mut eyes).expect("channels"));
+    let passing = RefCell::new(Passing::new(platform.lookup()).0);
     let backend = platform.attach(&eyes, &config.sense, &config.sched).expect("a backend");
     Daemon {
         kernel: "7.2.13".into(),
         started_ns: NOW,
         names: Names::new(&config.root),
         live: RefCell::new(Live { eyes, backend: Some(backend), restarts: 0 }),
+        channels,
+        passing,
         platform,
         config,
     }
@@ -325,4 +399,149 @@ fn a_kernel_without_sched_ext_is_left_untouched() {
     let error = block_on(setting.serve(std::future::pending())).expect_err("impossible").to_string();
     assert!(error.contains("has no sched_ext"), "{error}");
     assert_eq!(std::fs::read_dir(setting.run_dir.path()).expect("readable").count(), 0, "no file is left");
+}
+
+fn words(access: &str, what: &[&str]) -> ChannelWords {
+    let what = what.iter().map(|word| (*word).to_owned()).collect();
+    ChannelWords { access: access.into(), what, ..ChannelWords::default() }
+}
+
+#[test]
+fn everybody_sees_channels_and_root_alone_their_use() {
+    let setting = Setting::new(World::default());
+    let daemon = daemon(&setting);
+    assert!(setting.world.kernel.adopted.get());
+    let hits = Hits { count: 3, last_ns: Some(NOW - 1_000_000_000), handlers: vec![10, 99] };
+    setting.world.kernel.hits.borrow_mut().insert(2, hits);
+    let rows = |peer| daemon.list_channels(peer, 0).expect("an answer");
+    let root = rows(Peer { uid: 0 });
+    assert_eq!((root.channels.len(), root.restricted), (6, false));
+    let tty = &root.channels[1];
+    assert_eq!((tty.what.as_str(), tty.state.as_str(), tty.hits), ("class:tty", "active", Some(3)));
+    assert_eq!(tty.last_hit_ago_ns, Some(1_000_000_000));
+    let handlers: Vec<_> = tty.handlers.iter().map(|one| (one.pid, one.comm.as_str())).collect();
+    assert_eq!(handlers, [(10, "login"), (99, "")]);
+    assert_eq!(root.channels[0].state, "armed");
+
+    let other = rows(Peer { uid: 1000 });
+    assert_eq!((other.channels.len(), other.restricted), (6, true));
+    let tty = &other.channels[1];
+    assert_eq!((tty.state.as_str(), tty.hits, tty.last_hit_ago_ns, tty.handlers.len()), ("armed", None, None, 0));
+}
+
+#[test]
+fn channels_are_changed_by_root_alone() {
+    let setting = Setting::new(World::default());
+    let daemon = daemon(&setting);
+    let (root, other) = (Peer { uid: 0 }, Peer { uid: 1000 });
+    let channel = words("read", &["accept", ":80"]);
+    // A name, which must not even be looked up for them.
+    let named = words("read", &["connect", "host.example:80"]);
+    assert_eq!(block_on(daemon.add_channel(other, named.clone())), Err(ControlError::RootOnly));
+    assert_eq!(setting.world.lookups.load(Ordering::Relaxed), 0);
+    assert_eq!(daemon.remove_channel(other, 1), Err(ControlError::RootOnly));
+    assert_eq!(daemon.remove_channel_by_words(other, &channel), Err(ControlError::RootOnly));
+    assert_eq!(daemon.reload(other), Err(ControlError::RootOnly));
+
+    let added = block_on(daemon.add_channel(root, channel.clone())).expect("added");
+    assert_eq!(
+        (added.what.as_str(), added.state.as_str(), added.source.as_str()),
+        ("accept :80", "armed", "added by command")
+    );
+    let removed = daemon.remove_channel_by_words(root, &channel).expect("removed");
+    assert_eq!(removed.id, added.id);
+    let refused = daemon.remove_channel(root, added.id);
+    let reason = format!("there is no channel {}: see \"appease channel list\"", added.id);
+    assert_eq!(refused, Err(ControlError::Refused { reason }));
+
+    let refused = block_on(daemon.add_channel(root, named)).expect_err("unknown").to_string();
+    assert_eq!(
+        refused,
+        "host host.example does not resolve: nobody knows host.example; look with \"getent hosts host.example\", or give an address"
+    );
+    let local = block_on(daemon.add_channel(root, words("read", &["connect", "near.example:80"]))).expect("added");
+    assert_eq!(local.state, "armed");
+}
+
+#[test]
+fn a_reload_is_asked_for_or_signalled() {
+    let setting = Setting::new(World::default());
+    let write = |text: &str| std::fs::write(setting.file(), text).expect("written");
+    let (first, second) = block_on(setting.during(async {
+        let mut client = setting.connect().await;
+        let mut count = async |wanted: usize| {
+            for _ in 0..200 {
+                let list = client.list_channels(0).await.expect("conversation").expect("answer");
+                if list.channels.len() == wanted {
+                    return list.channels;
+                }
+                time::sleep(Duration::from_millis(10)).await;
+            }
+            panic!("never {wanted} channels");
+        };
+        write("[[channel]]\naccess = \"read\"\nconnect = \"near.example:80\"\n");
+        setting.reload.notify_one();
+        let mut first = count(7).await;
+        // Its name is looked up in passing.
+        while first[6].state != "armed" {
+            first = count(7).await;
+        }
+        write("[[channel]]\naccess = \"read\"\naccept = \":0\"\n");
+        setting.reload.notify_one();
+        time::sleep(Duration::from_millis(50)).await;
+        (first, count(7).await)
+    }));
+    assert_eq!(first[6].source, format!("{}:1", setting.file().display()));
+    assert_eq!(second.last().map(|row| row.what.as_str()), Some("connect near.example:80"), "the old one stays");
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_before_anything_else() {
+    let setting = Setting::new(World { sched_ext: Some(SchedExt::Absent), ..World::default() });
+    std::fs::write(setting.file(), "channels = 1").expect("written");
+    let error = block_on(setting.serve(std::future::pending())).expect_err("wrong").to_string();
+    assert_eq!(
+        error,
+        format!("{}, line 1: unknown field `channels`, expected `built-in` or `channel`", setting.file().display())
+    );
+    assert_eq!(std::fs::read_dir(setting.run_dir.path()).expect("readable").count(), 0, "no file is left");
+}
+
+#[test]
+fn root_changes_channels_over_the_socket() {
+    let is_root = std::fs::metadata("/proc/self").expect("our own").uid() == 0;
+    let setting = Setting::new(World::default());
+    let (added, reloaded, removed) = block_on(setting.during(async {
+        let mut client = setting.connect().await;
+        let channel = words("both", &["accept", "udp:[::1]:5000"]);
+        let added = client.add_channel(&channel).await.expect("conversation");
+        let reloaded = client.reload().await.expect("conversation");
+        (added, reloaded, client.remove_channel_by_words(&channel).await.expect("conversation"))
+    }));
+    if is_root {
+        assert_eq!(reloaded, Ok(Reloaded { added: 0, removed: 0 }), "those of the command stay");
+        assert_eq!(removed.expect("removed").id, added.expect("added").id);
+    } else {
+        assert_eq!(
+            (added, reloaded, removed),
+            (Err(ControlError::RootOnly), Err(ControlError::RootOnly), Err(ControlError::RootOnly))
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_channels_are_listed() {
+    let setting = Setting::new(World::default());
+    let one = |port| format!("[[channel]]\naccess = \"read\"\naccept = \":{port}\"\n");
+    std::fs::write(setting.file(), (1000..11_000).map(one).collect::<String>()).expect("written");
+    let began = std::time::Instant::now();
+    let socket = setting.socket();
+    let list = block_on(setting.during(async {
+        drop(setting.connect().await);
+        let ask = move || Client::connect(&socket).expect("it listens").channels().expect("an answer");
+        tokio::task::spawn_blocking(ask).await.expect("no panic")
+    }));
+    let ids: Vec<u32> = list.channels.iter().map(|row| row.id).collect();
+    assert_eq!(ids, (1..=10_006).collect::<Vec<_>>());
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }

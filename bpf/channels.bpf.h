@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Channels: which accesses count as an interaction, by rules that the daemon writes.
+ *
+ *	class		input devices, terminals, mice, joysticks, sound: hooks of their own, the rule in the slot of their kind
+ *	target		anything else: what was accessed is looked up, and leads to the rules for it
+ *
+ * A rule says which operation counts and whose: user, group, cgroup. The first that fits is the one that counts.
+ */
+#ifndef APPEASE_CHANNELS_BPF_H
+#define APPEASE_CHANNELS_BPF_H
+
+#include "handlers.bpf.h"
+
+/* From kernel headers; constants do not travel in BTF. */
+#define NGROUPS_MAX_LOG2 16
+
+/* A channel that is read in quick succession is one interaction. */
+#define SAME_REQUEST_NS 5000000ULL
+/* One that is written to goes on while nobody does anything new: shortest period that is told apart. */
+#define SAME_PERIOD_NS 10000000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, APPEASE_MAX_RULES);
+	__type(key, u32);
+	__type(value, struct appease_rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, APPEASE_MAX_RULES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct appease_target);
+	__type(value, struct appease_rules);
+} targets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, APPEASE_MAX_RULES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct appease_unix_name);
+	__type(value, struct appease_rules);
+} unix_names SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct appease_ports);
+} ports_map SEC(".maps");
+
+static __always_inline struct appease_ports *channel_ports(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&ports_map, &zero);
+}
+
+/* Whether the current task has the supplementary group @gid; they are sorted. */
+__noinline int is_in_group(u32 gid)
+{
+	struct group_info *info = BPF_CORE_READ(bpf_get_current_task_btf(), cred, group_info);
+	u32 low = 0, high = BPF_CORE_READ(info, ngroups), i;
+	int is_found = 0;
+
+	bpf_for(i, 0, NGROUPS_MAX_LOG2 + 1) {
+		u32 middle = low + (high - low) / 2, value = 0;
+
+		if (low >= high || bpf_core_read(&value, sizeof(value), &info->gid[middle]))
+			break;
+		if (value == gid) {
+			is_found = 1;
+			break;
+		}
+		if (value < gid)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return is_found;
+}
+
+/* Whether the current task is one of those that @rule counts. */
+static __always_inline bool is_counted(const struct appease_rule *rule)
+{
+	u64 ids;
+
+	if (!rule->flags)
+		return true;
+	ids = bpf_get_current_uid_gid();
+	if (rule->flags & APPEASE_RULE_HAS_UID && (u32)ids != rule->uid)
+		return false;
+	if (rule->flags & APPEASE_RULE_HAS_GID && ids >> 32 != rule->gid && !is_in_group(rule->gid))
+		return false;
+	return !(rule->flags & APPEASE_RULE_HAS_CGROUP) ||
+	       bpf_get_current_ancestor_cgroup_id(rule->cgroup_level) == rule->cgroup_id;
+}
+
+static __always_inline void remember_handler(struct appease_rule *rule, u32 tgid)
+{
+	u32 latest = (rule->next_handler - 1) & (APPEASE_RULE_HANDLERS - 1);
+
+	if (rule->handlers[latest] == tgid)
+		return;
+	rule->handlers[rule->next_handler & (APPEASE_RULE_HANDLERS - 1)] = tgid;
+	rule->next_handler++;
+}
+
+/* The current process accessed @source: an interaction, if the rule in @slot says so. Whether it does. */
+__noinline int channel_hit(u32 slot, const struct source *source, u32 access, u64 same_ns)
+{
+	struct appease_rule *rule = bpf_map_lookup_elem(&rules, &slot);
+	u64 now;
+
+	if (!rule || !source || !(rule->access & access) || !is_counted(rule) ||
+	    bpf_get_current_task_btf()->flags & PF_KTHREAD)
+		return 0;
+	now = bpf_ktime_get_ns();
+	__sync_fetch_and_add(&rule->hits, 1);
+	rule->last_ns = now;
+	remember_handler(rule, current_tgid());
+	if (policy == APPEASE_POLICY_RSIO)
+		activate_handler(source, slot, access, now);
+	else if (open_request(source, slot, access, same_ns, now))
+		judge_later(current_tgid(), now);
+	return 1;
+}
+
+/* The rules of a target, the first that fits. */
+static __always_inline bool any_hit(const struct appease_rules *found, const struct source *source, u32 access)
+{
+	u64 same_ns = access == APPEASE_READ ? SAME_REQUEST_NS : SAME_PERIOD_NS;
+	u32 i;
+
+	if (!found)
+		return false;
+	bpf_for(i, 0, APPEASE_RULES_AT_TARGET) {
+		u32 slot = found->slots[i & (APPEASE_RULES_AT_TARGET - 1)];
+
+		if (slot && channel_hit(slot, source, access, same_ns))
+			return true;
+	}
+	return false;
+}
+
+__noinline int target_hit(const struct appease_target *target, const struct source *source, u32 access)
+{
+	return target && source && any_hit(bpf_map_lookup_elem(&targets, target), source, access);
+}
+
+/* A device of a class was accessed: the rules for this one, else the rule for its class. */
+static __always_inline void device_hit(u32 channel, u32 device, u32 access)
+{
+	struct source source = { .object = device, .channel = channel };
+	struct appease_ports *ports = channel_ports();
+
+	if (ports && ports->flags & APPEASE_PORTS_DEVICES) {
+		struct appease_target target = { .kind = APPEASE_TARGET_DEVICE, .id = { device } };
+
+		if (target_hit(&target, &source, access))
+			return;
+	}
+	channel_hit(channel, &source, access, access == APPEASE_READ ? SAME_REQUEST_NS : SAME_PERIOD_NS);
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Parents and children, and the end of a process.
+ */
+#ifndef APPEASE_SENSE_FAMILIES_BPF_H
+#define APPEASE_SENSE_FAMILIES_BPF_H
+
+#include "../stamps.bpf.h"
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child)
+{
+	struct appease_process *from, *to;
+	u64 now;
+
+	if (!is_armed() || parent->tgid == child->tgid)
+		return 0;
+	if (policy == APPEASE_POLICY_RSIO) {
+		handler_forked(parent->tgid, child->tgid, bpf_ktime_get_ns());
+		return 0;
+	}
+	from = bpf_task_storage_get(&processes, parent->group_leader, 0, 0);
+	if (!from)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!try_lookup_request(&from->attention, now))
+		return 0;
+	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!to) {
+		count(APPEASE_CNT_STORAGE_FAILED);
+		return 0;
+	}
+	if (hand_on(from, parent->tgid, to, APPEASE_OBJECT_FORK, now))
+		count(APPEASE_CNT_INHERITED);
+	return 0;
+}
+
+/* Policy rsio. */
+SEC("tp_btf/sched_process_exit")
+int BPF_PROG(appease_process_exit, struct task_struct *task)
+{
+	if (!task->signal->live.counter)
+		forget_handler(task->tgid);
+	return 0;
+}
+
+#endif

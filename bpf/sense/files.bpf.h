@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Files that a rule names: device nodes without hooks of their own, and FIFOs.
+ *
+ * The kernel tells inotify of each successful access, whatever the call, and does so for watched inodes only: so the
+ * daemon watches the inode, and nobody else's reads and writes pay. What it tells too often: readv at the end of a file,
+ * tee, which consumes nothing, and what failed in io_uring. Never: multishot reads.
+ */
+#ifndef APPEASE_SENSE_FILES_BPF_H
+#define APPEASE_SENSE_FILES_BPF_H
+
+#include "../channels.bpf.h"
+#include "../stamps.bpf.h"
+
+/* From kernel headers; constants do not travel in BTF. */
+#define FS_ACCESS 1
+#define FS_MODIFY 2
+
+/* Who wrote to a file last: a process that feeds itself has no customer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u32);
+} file_writers SEC(".maps");
+
+static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)
+{
+	struct appease_target target = { .kind = APPEASE_TARGET_FILE, .id = { wd } };
+	struct source source = { .object = (u64)inode, .channel = APPEASE_CHANNEL_FILE };
+	u32 tgid = current_tgid(), *writer;
+
+	if (access == APPEASE_WRITE) {
+		bpf_map_update_elem(&file_writers, &source.object, &tgid, BPF_ANY);
+	} else {
+		writer = bpf_map_lookup_elem(&file_writers, &source.object);
+		if (writer && *writer == tgid) {
+			count(APPEASE_CNT_LOCAL_PEER);
+			return;
+		}
+	}
+	target_hit(&target, &source, access);
+}
+
+/* Runs in the context of who accessed @inode. */
+SEC("fentry/inotify_handle_inode_event")
+int appease_file_access(u64 *ctx)
+{
+	struct inotify_inode_mark *mark = (void *)ctx[0];
+	struct appease_ports *ports = channel_ports();
+	struct doing *doing;
+	u32 mask = ctx[1], wd;
+
+	/* Others may watch the same file. */
+	if (!(mask & (FS_ACCESS | FS_MODIFY)) || !ports || !ports->watches ||
+	    (u64)BPF_CORE_READ(mark, fsn_mark.group) != ports->watches)
+		return 0;
+	wd = BPF_CORE_READ(mark, wd);
+	doing = try_current_doing();
+	if (doing && doing->withheld) {
+		doing->withheld_wd = wd;
+		return 0;
+	}
+	file_hit(wd, (struct inode *)ctx[2], mask & FS_MODIFY ? APPEASE_WRITE : APPEASE_READ);
+	return 0;
+}
+
+/* Events of a watched @file by the current task do not count from here on: the call says itself what it did. */
+static __always_inline void withhold(struct file *file)
+{
+	struct doing *doing;
+
+	if (!(BPF_CORE_READ(file, f_inode, i_fsnotify_mask) & (FS_ACCESS | FS_MODIFY)))
+		return;
+	doing = current_doing();
+	if (!doing)
+		return;
+	doing->withheld = 1;
+	doing->withheld_wd = 0;
+}
+
+/* Events count again; the watch of the one that was withheld, or 0. */
+static __always_inline u32 release(void)
+{
+	struct doing *doing = try_current_doing();
+
+	if (!doing || !doing->withheld)
+		return 0;
+	doing->withheld = 0;
+	return doing->withheld_wd;
+}
+
+SEC("fentry/vfs_readv")
+int appease_readv(u64 *ctx)
+{
+	withhold((struct file *)ctx[0]);
+	return 0;
+}
+
+SEC("fexit/vfs_readv")
+int appease_readv_end(u64 *ctx)
+{
+	u32 wd = release();
+
+	if (wd && returned(ctx) > 0)
+		file_hit(wd, BPF_CORE_READ((struct file *)ctx[0], f_inode), APPEASE_READ);
+	return 0;
+}
+
+SEC("fentry/do_tee")
+int appease_tee(u64 *ctx)
+{
+	withhold((struct file *)ctx[0]);
+	return 0;
+}
+
+SEC("fexit/do_tee")
+int appease_tee_end(u64 *ctx)
+{
+	release();
+	return 0;
+}
+
+SEC("fentry/kiocb_done")
+int appease_uring_done(u64 *ctx)
+{
+	if ((s64)ctx[1] <= 0)
+		withhold(BPF_CORE_READ((struct io_kiocb *)ctx[0], file));
+	return 0;
+}
+
+SEC("fexit/kiocb_done")
+int appease_uring_done_end(u64 *ctx)
+{
+	release();
+	return 0;
+}
+
+SEC("fentry/io_req_rw_complete")
+int appease_uring_complete(u64 *ctx)
+{
+	/* The request alone in a structure, which goes by value, or a pointer to it: the same. */
+	u64 request = 0;
+
+	bpf_get_func_arg(ctx, 0, &request);
+	if (BPF_CORE_READ((struct io_kiocb *)request, cqe.res) <= 0)
+		withhold(BPF_CORE_READ((struct io_kiocb *)request, file));
+	return 0;
+}
+
+SEC("fexit/io_req_rw_complete")
+int appease_uring_complete_end(u64 *ctx)
+{
+	release();
+	return 0;
+}
+
+/* Called by the daemon with a descriptor: the kernel's identity of its inode, and, of an inotify instance, of that. */
+SEC("syscall")
+int appease_identify(struct appease_identity *args)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
+	u64 fd = args->fd;
+
+	args->inode = args->instance = 0;
+	if (fd >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	if (!file)
+		return 0;
+	args->inode = (u64)BPF_CORE_READ(file, f_inode);
+	args->instance = (u64)BPF_CORE_READ(file, private_data);
+	return 0;
+}
+
+#endif

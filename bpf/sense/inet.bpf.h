@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * TCP and UDP. A port that a rule names is a channel to whoever is at the far end, unless that is this machine itself:
+ * inside the machine sockets carry messages, and with them the attention of their writer, if it has any.
+ */
+#ifndef APPEASE_SENSE_INET_BPF_H
+#define APPEASE_SENSE_INET_BPF_H
+
+#include "../channels.bpf.h"
+#include "../stamps.bpf.h"
+
+/* From kernel headers; constants do not travel in BTF. */
+#define AF_INET 2
+#define AF_INET6 10
+#define MSG_PEEK 2
+#define MSG_ERRQUEUE 0x2000
+#define ETH_P_IPV6 0x86dd
+#define LOOPBACK_IFINDEX 1
+
+/* Channels */
+
+/* Both ends of a socket, or of a datagram; IPv4 as IPv6 has it. Addresses in network order, ports in the host's. */
+struct inet_ends {
+	u64 socket;
+	u64 near[2];
+	u64 far[2];
+	u16 near_port;
+	u16 far_port;
+};
+
+static __always_inline u64 mapped(__be32 address)
+{
+	return (u64)address << 32 | bpf_htonl(0xffff);
+}
+
+static __always_inline bool is_mapped(const struct in6_addr *address)
+{
+	return !address->in6_u.u6_addr32[0] && !address->in6_u.u6_addr32[1] &&
+	       address->in6_u.u6_addr32[2] == bpf_htonl(0xffff);
+}
+
+static __always_inline void copy_address(u64 *to, const struct in6_addr *from)
+{
+	to[0] = *(u64 *)&from->in6_u.u6_addr8[0];
+	to[1] = *(u64 *)&from->in6_u.u6_addr8[8];
+}
+
+static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *ends)
+{
+	struct sock_common common;
+
+	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
+	ends->socket = (u64)sk;
+	ends->near_port = common.skc_num;
+	ends->far_port = bpf_ntohs(common.skc_dport);
+	if (common.skc_family == AF_INET6) {
+		copy_address(ends->near, &common.skc_v6_rcv_saddr);
+		copy_address(ends->far, &common.skc_v6_daddr);
+	} else {
+		ends->near[0] = ends->far[0] = 0;
+		ends->near[1] = mapped(common.skc_rcv_saddr);
+		ends->far[1] = mapped(common.skc_daddr);
+	}
+}
+
+/* Whether an address is the loopback's: ::1, 127.0.0.0/8, or the same of IPv4 in IPv6. */
+static __always_inline bool is_loopback(const u64 *address)
+{
+	const u8 *bytes = (const u8 *)address;
+
+	if (address[0])
+		return false;
+	return address[1] == bpf_cpu_to_be64(1) || ((u32)address[1] == bpf_htonl(0xffff) && bytes[12] == 127);
+}
+
+/* Whether the far end is on this machine, in this network name space. @ifindex: where data came in, if that is known. */
+static __always_inline bool is_local(const struct inet_ends *ends, u32 ifindex)
+{
+	return ifindex == LOOPBACK_IFINDEX || is_loopback(ends->far) ||
+	       (ends->near[0] == ends->far[0] && ends->near[1] == ends->far[1]);
+}
+
+static __always_inline bool has_bit(const u64 *bits, u16 port)
+{
+	return bits[port >> 6] >> (port & 63) & 1;
+}
+
+static __always_inline bool is_tcp_channel(const struct appease_ports *ports, struct sock *sk)
+{
+	return ports && (has_bit(ports->tcp_accept, sk->__sk_common.skc_num) ||
+			 has_bit(ports->tcp_connect, bpf_ntohs(sk->__sk_common.skc_dport)) ||
+			 ports->flags & APPEASE_PORTS_ANY_TCP);
+}
+
+/* The rules for one end: for address and port, for the port, for the address. */
+static __always_inline bool end_hit(struct appease_target *target, const struct source *source, u32 access)
+{
+	u64 address[2];
+
+	if (!target || !source)
+		return false;
+	address[0] = target->id[0];
+	address[1] = target->id[1];
+	if (target_hit(target, source, access))
+		return true;
+	target->id[0] = target->id[1] = 0;
+	if (target_hit(target, source, access))
+		return true;
+	target->id[0] = address[0];
+	target->id[1] = address[1];
+	target->port = 0;
+	return target_hit(target, source, access);
+}
+
+/* Data went between @ends: by a channel? */
+__noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, u32 ifindex)
+{
+	struct source source = { .channel = APPEASE_CHANNEL_INET };
+	struct appease_target target = {
+		.kind = APPEASE_TARGET_ACCEPT,
+		.protocol = protocol,
+	};
+
+	if (!ends)
+		return 0;
+	if (is_local(ends, ifindex)) {
+		count(APPEASE_CNT_LOCAL_PEER);
+		return 0;
+	}
+	source.object = ends->socket;
+	source.peer_port = ends->far_port;
+	source.peer[0] = ends->far[0];
+	source.peer[1] = ends->far[1];
+	target.port = ends->near_port;
+	target.id[0] = ends->near[0];
+	target.id[1] = ends->near[1];
+	if (end_hit(&target, &source, access))
+		return 0;
+	target.kind = APPEASE_TARGET_CONNECT;
+	target.port = ends->far_port;
+	target.id[0] = ends->far[0];
+	target.id[1] = ends->far[1];
+	return end_hit(&target, &source, access);
+}
+
+static __always_inline void tcp_hit(struct sock *sk, u32 access)
+{
+	struct inet_ends ends;
+
+	if (!is_tcp_channel(channel_ports(), sk))
+		return;
+	ends_of_socket(sk, &ends);
+	inet_hit(&ends, IPPROTO_TCP, access, BPF_CORE_READ(sk, sk_rx_dst_ifindex));
+}
+
+/* Messages */
+
+static __always_inline u64 mix(u64 hash, u64 value)
+{
+	hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+	return hash * 0xff51afd7ed558ccdULL;
+}
+
+static __always_inline u64 address6(const struct in6_addr *address)
+{
+	return mix(mix(0, *(u64 *)&address->in6_u.u6_addr8[0]), *(u64 *)&address->in6_u.u6_addr8[8]);
+}
+
+/*
+ * Key of the direction of an inet connection: from @sk's local end to the far one if @outgoing, else towards @sk. Both
+ * ends of a connection inside this machine so agree on it.
+ */
+static __always_inline struct stamp_key inet_key(struct sock *sk, u32 protocol, bool outgoing)
+{
+	struct sock_common common;
+	u64 local, remote, ports;
+	u16 near_port, far_port;
+
+	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
+	near_port = common.skc_num;
+	far_port = bpf_ntohs(common.skc_dport);
+	/* IPv4 by way of a socket of IPv6: the far end may be a plain one. */
+	if (common.skc_family == AF_INET6 && !is_mapped(&common.skc_v6_daddr)) {
+		local = address6(&common.skc_v6_rcv_saddr);
+		remote = address6(&common.skc_v6_daddr);
+	} else {
+		local = common.skc_rcv_saddr;
+		remote = common.skc_daddr;
+	}
+	ports = outgoing ? (u64)near_port << 16 | far_port : (u64)far_port << 16 | near_port;
+	return (struct stamp_key){
+		.a = outgoing ? mix(local, remote) : mix(remote, local),
+		.b = ports << 16 | protocol << 8 | APPEASE_OBJECT_INET,
+	};
+}
+
+/* Whether the current task is in the middle of sending a datagram. */
+static __always_inline bool is_sending(void)
+{
+	struct doing *doing = try_current_doing();
+
+	return doing && doing->sending;
+}
+
+/* Data that a TCP peer inside this machine stamped arrives: who waits for it is lent a turn. */
+static __always_inline void deliver_tcp(struct sock *sk)
+{
+	struct stamp_key key = inet_key(sk, IPPROTO_TCP, false);
+	struct appease_attention *stamp = bpf_map_lookup_elem(&stamps, &key);
+	struct appease_request *request;
+	u64 now;
+
+	if (!stamp)
+		return;
+	now = bpf_ktime_get_ns();
+	request = try_lookup_request(stamp, now);
+	if (request)
+		begin_handing(request->id, request->opened_ns, now);
+}
+
+/*
+ * A datagram arrives. One from inside this machine does so in its sender's context, so the receiving socket itself is
+ * stamped: it need not be connected, and then does not know its peer.
+ */
+static __always_inline void deliver_udp(struct sock *sk)
+{
+	struct stamp_key key = object_key(sk, APPEASE_OBJECT_INET);
+
+	if (is_sending())
+		note_write(&key, APPEASE_OBJECT_INET);
+	else
+		bpf_map_delete_elem(&stamps, &key);
+}
+
+static __always_inline void inet_deliver(struct sock *sk)
+{
+	u16 protocol = sk->sk_protocol;
+
+	if (protocol == IPPROTO_TCP) {
+		/* Its reader may have had no customer for hours. */
+		if (is_tcp_channel(channel_ports(), sk))
+			channel_event();
+		if (is_armed())
+			deliver_tcp(sk);
+	} else if (protocol == IPPROTO_UDP) {
+		struct appease_ports *ports = channel_ports();
+
+		if (ports && has_bit(ports->udp_accept, sk->__sk_common.skc_num))
+			channel_event();
+		if (is_armed())
+			deliver_udp(sk);
+	}
+}
+
+/* TCP */
+
+/* Before the data goes out: inside this machine the reader may run before the sender returns. */
+SEC("fentry/tcp_sendmsg")
+int appease_tcp_send(u64 *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = inet_key((struct sock *)ctx[0], IPPROTO_TCP, true);
+	note_write(&key, APPEASE_OBJECT_INET);
+	return 0;
+}
+
+SEC("fexit/tcp_sendmsg")
+int appease_tcp_sent(u64 *ctx)
+{
+	if (returned_int(ctx) > 0)
+		tcp_hit((struct sock *)ctx[0], APPEASE_WRITE);
+	return 0;
+}
+
+static __always_inline void note_tcp_receive(struct sock *sk)
+{
+	struct stamp_key key;
+
+	if (is_armed()) {
+		key = inet_key(sk, IPPROTO_TCP, false);
+		note_read(&key);
+	}
+	tcp_hit(sk, APPEASE_READ);
+}
+
+SEC("fexit/tcp_recvmsg")
+int appease_tcp_receive(u64 *ctx)
+{
+	if (returned_int(ctx) > 0 && !(ctx[3] & (MSG_PEEK | MSG_ERRQUEUE)))
+		note_tcp_receive((struct sock *)ctx[0]);
+	return 0;
+}
+
+/* splice and sendfile to a pipe do not go through tcp_recvmsg(). */
+SEC("fexit/tcp_splice_read")
+int appease_tcp_splice(u64 *ctx)
+{
+	if (returned(ctx) > 0)
+		note_tcp_receive(((struct socket *)ctx[0])->sk);
+	return 0;
+}
+
+SEC("fexit/mptcp_recvmsg")
+int appease_mptcp_receive(u64 *ctx)
+{
+	if (returned_int(ctx) > 0 && !(ctx[3] & (MSG_PEEK | MSG_ERRQUEUE)))
+		tcp_hit((struct sock *)ctx[0], APPEASE_READ);
+	return 0;
+}
+
+/* UDP */
+
+static __always_inline void note_udp_send(void)
+{
+	struct doing *doing;
+
+	if (!is_armed() || !try_spoken_for(try_current_process(), bpf_ktime_get_ns()))
+		return;
+	doing = current_doing();
+	if (doing)
+		doing->sending = 1;
+}
+
+static __always_inline void note_udp_sent(void)
+{
+	struct doing *doing;
+
+	if (!is_armed())
+		return;
+	doing = try_current_doing();
+	if (doing)
+		doing->sending = 0;
+}
+
+SEC("fentry/udp_sendmsg")
+int appease_udp_send(void *ctx)
+{
+	note_udp_send();
+	return 0;
+}
+
+SEC("fexit/udp_sendmsg")
+int appease_udp_sent(void *ctx)
+{
+	note_udp_sent();
+	return 0;
+}
+
+SEC("fentry/udpv6_sendmsg")
+int appease_udp6_send(void *ctx)
+{
+	note_udp_send();
+	return 0;
+}
+
+SEC("fexit/udpv6_sendmsg")
+int appease_udp6_sent(void *ctx)
+{
+	note_udp_sent();
+	return 0;
+}
+
+/* Where a datagram came from, and the address that it was sent to. */
+static __always_inline void ends_of_datagram(struct sock *sk, struct sk_buff *skb, struct inet_ends *ends)
+{
+	unsigned char *head = BPF_CORE_READ(skb, head);
+	struct udphdr udp = {};
+
+	ends->socket = (u64)sk;
+	ends->near_port = sk->__sk_common.skc_num;
+	bpf_probe_read_kernel(&udp, sizeof(udp), head + BPF_CORE_READ(skb, transport_header));
+	ends->far_port = bpf_ntohs(udp.source);
+	if (BPF_CORE_READ(skb, protocol) == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr ip = {};
+
+		bpf_probe_read_kernel(&ip, sizeof(ip), head + BPF_CORE_READ(skb, network_header));
+		copy_address(ends->near, &ip.daddr);
+		copy_address(ends->far, &ip.saddr);
+	} else {
+		struct iphdr ip = {};
+
+		bpf_probe_read_kernel(&ip, sizeof(ip), head + BPF_CORE_READ(skb, network_header));
+		ends->near[0] = ends->far[0] = 0;
+		ends->near[1] = mapped(ip.daddr);
+		ends->far[1] = mapped(ip.saddr);
+	}
+}
+
+/* A datagram is received, by whatever call: not peeked at, no error. */
+SEC("fentry/skb_consume_udp")
+int appease_udp_receive(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+	struct appease_ports *ports = channel_ports();
+	struct inet_ends ends;
+	struct stamp_key key;
+
+	if ((s32)ctx[2] <= 0)
+		return 0;
+	if (is_armed()) {
+		key = object_key(sk, APPEASE_OBJECT_INET);
+		note_read(&key);
+	}
+	if (!ports || !(has_bit(ports->udp_accept, sk->__sk_common.skc_num) ||
+			ports->flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT)))
+		return 0;
+	ends_of_datagram(sk, (struct sk_buff *)ctx[1], &ends);
+	inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, BPF_CORE_READ((struct sk_buff *)ctx[1], skb_iif));
+	return 0;
+}
+
+static __always_inline void note_udp_written(struct sock *sk)
+{
+	struct appease_ports *ports = channel_ports();
+	struct inet_ends ends;
+
+	if (!ports || !(has_bit(ports->udp_accept, sk->__sk_common.skc_num) ||
+			ports->flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT)))
+		return;
+	ends_of_socket(sk, &ends);
+	inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
+}
+
+SEC("fexit/udp_sendmsg")
+int appease_udp_written(u64 *ctx)
+{
+	if (returned_int(ctx) > 0)
+		note_udp_written((struct sock *)ctx[0]);
+	return 0;
+}
+
+/* For an address of IPv4 it calls the other one. */
+SEC("fexit/udpv6_sendmsg")
+int appease_udp6_written(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+
+	if (returned_int(ctx) > 0 && sk->__sk_common.skc_family == AF_INET6 &&
+	    !is_mapped(&sk->__sk_common.skc_v6_daddr))
+		note_udp_written(sk);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Input devices: keyboards, pointers, touch screens (evdev), /dev/input/mice and its kind, joysticks.
+ * Each event wakes readers of the device, and their reading opens a request.
+ */
+#ifndef APPEASE_SENSE_INPUT_BPF_H
+#define APPEASE_SENSE_INPUT_BPF_H
+
+#include "../channels.bpf.h"
+
+SEC("fentry/evdev_events")
+int appease_evdev_event(void *ctx)
+{
+	channel_event();
+	return 0;
+}
+
+SEC("fexit/evdev_events")
+int appease_evdev_event_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+static __always_inline u32 file_device(u64 file)
+{
+	return BPF_CORE_READ((struct file *)file, f_inode, i_rdev);
+}
+
+SEC("fexit/evdev_read")
+int appease_evdev_read(void *ctx)
+{
+	if (returned(ctx) > 0)
+		device_hit(APPEASE_CHANNEL_EVDEV, file_device(argument(ctx, 0)), APPEASE_READ);
+	return 0;
+}
+
+SEC("fentry/mousedev_notify_readers")
+int appease_mouse_event(void *ctx)
+{
+	channel_event();
+	return 0;
+}
+
+SEC("fexit/mousedev_notify_readers")
+int appease_mouse_event_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+SEC("fexit/mousedev_read")
+int appease_mouse_read(void *ctx)
+{
+	if (returned(ctx) > 0)
+		device_hit(APPEASE_CHANNEL_MOUSE, file_device(argument(ctx, 0)), APPEASE_READ);
+	return 0;
+}
+
+SEC("fentry/joydev_event")
+int appease_joystick_event(void *ctx)
+{
+	channel_event();
+	return 0;
+}
+
+SEC("fexit/joydev_event")
+int appease_joystick_event_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+SEC("fexit/joydev_read")
+int appease_joystick_read(void *ctx)
+{
+	if (returned(ctx) > 0)
+		device_hit(APPEASE_CHANNEL_JOYSTICK, file_device(argument(ctx, 0)), APPEASE_READ);
+	return 0;
+}
+
+#endif

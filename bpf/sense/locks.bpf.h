@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Locks: an attended process that waits for one lifts the process that holds it, for as long as it waits. What the holder
+ * then does is done for the waiter's request, and counts against that.
+ *
+ * Inside a process there is nothing to do: all of it is attended. Semaphores and condition variables have no holder.
+ */
+#ifndef APPEASE_SENSE_LOCKS_BPF_H
+#define APPEASE_SENSE_LOCKS_BPF_H
+
+#include "../stamps.bpf.h"
+
+/* From kernel headers; constants do not travel in BTF. */
+#define LCB_F_SPIN 1
+#define LCB_F_READ 2
+#define LCB_F_WRITE 4
+#define LCB_F_RT 8
+#define LCB_F_PERCPU 16
+#define LCB_F_MUTEX 32
+#define OWNER_FLAGS 7UL
+#define RWSEM_READER_OWNED 1UL
+#define FLAGS_SHARED 0x10
+#define FUT_OFF_INODE 1
+#define FUT_OFF_MMSHARED 2
+
+/* Of glibc's pthread_mutex_t. */
+#define GLIBC_OWNER_OFFSET 8
+#define GLIBC_KIND_OFFSET 16
+#define GLIBC_SHARED 0x80
+#define GLIBC_CONTENDED 2
+
+/* A lift ends with the waiting; this is for one whose end is not seen. */
+#define LIFT_NS 1000000000ULL
+
+struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
+struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym;
+void bpf_task_release(struct task_struct *p) __ksym;
+
+/* Whether the current process is attended, and for what. */
+static __always_inline bool is_waiter_attended(struct appease_lift *lift, u64 now)
+{
+	struct appease_process *process;
+
+	__builtin_memset(lift, 0, sizeof(*lift));
+	lift->waiter = current_tgid();
+	if (policy == APPEASE_POLICY_RSIO) {
+		struct appease_handler *handler = try_handler(lift->waiter);
+
+		return handler && is_handling(handler, now);
+	}
+	process = try_current_process();
+	if (!process)
+		return false;
+	if (try_lookup_request(&process->attention, now)) {
+		lift->request_id = process->attention.request_id;
+		lift->slot = process->attention.slot;
+		return true;
+	}
+	/* Its own holder waits in turn. */
+	if (try_lifted_for(process, now)) {
+		lift->request_id = process->lift.request_id;
+		lift->slot = process->lift.slot;
+		return true;
+	}
+	return false;
+}
+
+static __always_inline void lift_task(struct task_struct *holder, struct appease_lift *lift, u32 lock, u64 now)
+{
+	struct appease_process *process;
+	struct armed *armed = armed_state();
+	struct doing *doing;
+
+	if (holder->tgid == lift->waiter || holder->flags & PF_KTHREAD)
+		return;
+	process = bpf_task_storage_get(&processes, holder->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	doing = current_doing();
+	if (!process || !doing || !armed)
+		return;
+	doing->lifted = holder->tgid;
+	lift->until_ns = now + LIFT_NS;
+	lift->lock = lock;
+	process->lift = *lift;
+	__sync_fetch_and_add(&armed->lifts, 1);
+	count(APPEASE_CNT_LIFTED);
+}
+
+/* The current process, if it is attended, lifts the one of the task @pid. */
+static __always_inline void lift_pid(s32 pid, u32 lock)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct task_struct *holder;
+	struct appease_lift lift;
+
+	if (pid <= 0 || !is_waiter_attended(&lift, now))
+		return;
+	holder = bpf_task_from_pid(pid);
+	if (!holder)
+		return;
+	lift_task(holder, &lift, lock, now);
+	bpf_task_release(holder);
+}
+
+/* By the owner's pointer in a lock of the kernel's, which cannot be trusted: the owner may end just now. */
+static __always_inline void lift_owner(u64 owner, u32 lock)
+{
+	if (owner)
+		lift_pid(BPF_CORE_READ((struct task_struct *)owner, pid), lock);
+}
+
+/* The current task waits no longer. */
+static __always_inline void end_lift(void)
+{
+	struct doing *doing = try_current_doing();
+	struct appease_process *process;
+	struct task_struct *holder;
+
+	if (!doing || !doing->lifted)
+		return;
+	holder = bpf_task_from_pid(doing->lifted);
+	doing->lifted = 0;
+	if (!holder)
+		return;
+	process = bpf_task_storage_get(&processes, holder->group_leader, 0, 0);
+	if (process && process->lift.waiter == current_tgid())
+		process->lift.until_ns = 0;
+	bpf_task_release(holder);
+}
+
+/* The kernel's own. */
+SEC("tp_btf/contention_begin")
+int appease_contention(u64 *ctx)
+{
+	void *lock = (void *)ctx[0];
+	u32 flags = ctx[1];
+	u64 owner = 0;
+
+	if (flags & (LCB_F_SPIN | LCB_F_PERCPU) || !(flags & (LCB_F_MUTEX | LCB_F_RT | LCB_F_READ | LCB_F_WRITE)) ||
+	    !is_armed())
+		return 0;
+	if (flags & LCB_F_MUTEX) {
+		owner = BPF_CORE_READ((struct mutex *)lock, owner.counter);
+	} else if (flags & LCB_F_RT) {
+		owner = (u64)BPF_CORE_READ((struct rt_mutex_base *)lock, owner);
+	} else {
+		owner = BPF_CORE_READ((struct rw_semaphore *)lock, owner.counter);
+		if (owner & RWSEM_READER_OWNED)
+			return 0;
+	}
+	lift_owner(owner & ~OWNER_FLAGS, APPEASE_LOCK_KERNEL);
+	return 0;
+}
+
+SEC("tp_btf/contention_end")
+int appease_contention_end(u64 *ctx)
+{
+	if (is_armed())
+		end_lift();
+	return 0;
+}
+
+/* Futexes with priority inheritance; the kernel's own inheritance ends among equals. */
+SEC("fentry/rt_mutex_wait_proxy_lock")
+int appease_pi_wait(u64 *ctx)
+{
+	if (is_armed())
+		lift_owner((u64)BPF_CORE_READ((struct rt_mutex_base *)ctx[0], owner) & ~OWNER_FLAGS,
+			   APPEASE_LOCK_PI_FUTEX);
+	return 0;
+}
+
+SEC("fexit/rt_mutex_wait_proxy_lock")
+int appease_pi_wait_end(u64 *ctx)
+{
+	if (is_armed())
+		end_lift();
+	return 0;
+}
+
+/*
+ * A mutex of glibc's that processes share: its owner stands beside the word that is waited on. Other words have no known
+ * owner; then what stands there is no task, or is not marked as shared.
+ */
+SEC("fentry/__futex_wait")
+int appease_futex_wait(u64 *ctx)
+{
+	const char *word = (const char *)ctx[0];
+	u64 now = bpf_ktime_get_ns();
+	struct task_struct *holder;
+	struct appease_lift lift;
+	u32 owner = 0, kind = 0;
+
+	if (!is_armed() || !(ctx[1] & FLAGS_SHARED) || (u32)ctx[2] != GLIBC_CONTENDED ||
+	    !is_waiter_attended(&lift, now))
+		return 0;
+	if (bpf_probe_read_user(&owner, sizeof(owner), word + GLIBC_OWNER_OFFSET) ||
+	    bpf_probe_read_user(&kind, sizeof(kind), word + GLIBC_KIND_OFFSET) || !(kind & GLIBC_SHARED))
+		return 0;
+	holder = bpf_task_from_vpid(owner);
+	if (!holder)
+		return 0;
+	lift_task(holder, &lift, APPEASE_LOCK_FUTEX, now);
+	bpf_task_release(holder);
+	return 0;
+}
+
+SEC("fexit/__futex_wait")
+int appease_futex_wait_end(u64 *ctx)
+{
+	if (is_armed())
+		end_lift();
+	return 0;
+}
+
+/* flock and fcntl: queued behind a lock, then no longer, which its holder does when it lets go. */
+SEC("fentry/__locks_insert_block")
+int appease_file_lock_wait(u64 *ctx)
+{
+	if (is_armed())
+		lift_pid(BPF_CORE_READ((struct file_lock_core *)ctx[0], flc_pid), APPEASE_LOCK_FILE);
+	return 0;
+}
+
+SEC("fentry/__locks_delete_block")
+int appease_file_lock_wait_end(u64 *ctx)
+{
+	struct appease_process *process;
+
+	if (!is_armed())
+		return 0;
+	process = try_current_process();
+	if (process && process->lift.lock == APPEASE_LOCK_FILE)
+		process->lift.until_ns = 0;
+	end_lift();
+	return 0;
+}
+
+/* Shared memory */
+
+/*
+ * A futex in memory that processes share wakes a task: no message tells what for. Who is woken by an attended process
+ * is lent a turn; who is woken regularly when that process got something from its customer is attended, too.
+ */
+SEC("fentry/futex_wake_mark")
+int appease_futex_wake(u64 *ctx)
+{
+	struct futex_q *queued = (struct futex_q *)ctx[1];
+	struct appease_process *process, *partner;
+	struct appease_request *request;
+	struct appease_handler *handler;
+	struct task_struct *woken;
+	u32 tgid, index;
+	u64 now;
+
+	if (policy == APPEASE_POLICY_RSIO || !is_armed() ||
+	    !(BPF_CORE_READ(queued, key.both.offset) & (FUT_OFF_INODE | FUT_OFF_MMSHARED)))
+		return 0;
+	now = bpf_ktime_get_ns();
+	process = try_current_process();
+	request = try_spoken_for(process, now);
+	if (!request || !process)
+		return 0;
+	tgid = current_tgid();
+	woken = bpf_task_from_pid(BPF_CORE_READ(queued, task, pid));
+	if (!woken)
+		return 0;
+	if (woken->tgid == tgid)
+		goto out;
+	partner = bpf_task_storage_get(&processes, woken->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	handler = make_handler(tgid);
+	if (!partner || !handler)
+		goto out;
+	if (!process->has_partners) {
+		process->has_partners = 1;
+		judge_later(tgid, process->attention.since_ns);
+	}
+	confidence_communicate(&handler->cohandlers, woken->tgid, now);
+	index = confidence_index(&handler->cohandlers, woken->tgid) & (CONFIDENCE_ENTRIES - 1);
+	if (partner->attention.request_id == request->id && policy_before(now, partner->attention.until_ns))
+		goto out;
+	if (handler->cohandlers.entries[index].confidence <= co_conf)
+		lend(partner, request->opened_ns, now);
+	else if (hand_on(process, tgid, partner, APPEASE_OBJECT_SHARED, now))
+		count(APPEASE_CNT_PICKED_UP);
+out:
+	bpf_task_release(woken);
+	return 0;
+}
+
+#endif

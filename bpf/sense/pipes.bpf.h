@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Pipes, FIFOs and event counters.
+ */
+#ifndef APPEASE_SENSE_PIPES_BPF_H
+#define APPEASE_SENSE_PIPES_BPF_H
+
+#include "../stamps.bpf.h"
+
+static __always_inline struct stamp_key pipe_key(void *ctx)
+{
+	struct kiocb *iocb = (struct kiocb *)argument(ctx, 0);
+
+	return object_key(BPF_CORE_READ(iocb, ki_filp, private_data), APPEASE_OBJECT_PIPE);
+}
+
+SEC("fentry/anon_pipe_write")
+int appease_pipe_write(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = pipe_key(ctx);
+	note_write(&key, APPEASE_OBJECT_PIPE);
+	return 0;
+}
+
+SEC("fexit/anon_pipe_read")
+int appease_pipe_read(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed() || returned(ctx) <= 0)
+		return 0;
+	key = pipe_key(ctx);
+	note_read(&key);
+	return 0;
+}
+
+/* The next pipe at this address may be filled by other means than a write. */
+SEC("fentry/free_pipe_info")
+int appease_pipe_free(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key((void *)argument(ctx, 0), APPEASE_OBJECT_PIPE);
+	bpf_map_delete_elem(&stamps, &key);
+	return 0;
+}
+
+SEC("fentry/eventfd_write")
+int appease_eventfd_write(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 0), private_data), APPEASE_OBJECT_EVENTFD);
+	note_write(&key, APPEASE_OBJECT_EVENTFD);
+	return 0;
+}
+
+/* The next counter at this address may have something to read from the start. */
+SEC("fentry/eventfd_release")
+int appease_eventfd_release(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 1), private_data), APPEASE_OBJECT_EVENTFD);
+	bpf_map_delete_elem(&stamps, &key);
+	return 0;
+}
+
+SEC("fexit/eventfd_read")
+int appease_eventfd_read(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed() || returned(ctx) <= 0)
+		return 0;
+	key = object_key(BPF_CORE_READ((struct kiocb *)argument(ctx, 0), ki_filp, private_data),
+			 APPEASE_OBJECT_EVENTFD);
+	note_read(&key);
+	return 0;
+}
+
+#endif

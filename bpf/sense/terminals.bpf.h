@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Terminals: consoles and serial lines are channels, ptys carry messages.
+ */
+#ifndef APPEASE_SENSE_TERMINALS_BPF_H
+#define APPEASE_SENSE_TERMINALS_BPF_H
+
+#include "../channels.bpf.h"
+#include "../stamps.bpf.h"
+
+/* From kernel headers; constants do not travel in BTF. */
+#define PTY_MAJOR_FIRST 128
+#define PTY_MAJOR_LAST 143
+#define BSD_PTY_MAJOR_FIRST 2
+#define BSD_PTY_MAJOR_LAST 3
+
+static __always_inline bool is_pty(struct tty_struct *tty)
+{
+	s32 major = BPF_CORE_READ(tty, driver, major);
+
+	/* Not by the driver's type: its numbers changed when it became an enum (6.14). */
+	return (major >= PTY_MAJOR_FIRST && major <= PTY_MAJOR_LAST) ||
+	       (major >= BSD_PTY_MAJOR_FIRST && major <= BSD_PTY_MAJOR_LAST);
+}
+
+static __always_inline u32 tty_device(struct tty_struct *tty)
+{
+	u32 major = BPF_CORE_READ(tty, driver, major), minor = BPF_CORE_READ(tty, driver, minor_start);
+
+	return major << MINOR_BITS | (minor + BPF_CORE_READ(tty, index));
+}
+
+/* Once for each read of a user's; the line discipline below is asked for 64 bytes at a time. */
+SEC("fexit/tty_read")
+int appease_tty_read(void *ctx)
+{
+	struct file *file = BPF_CORE_READ((struct kiocb *)argument(ctx, 0), ki_filp);
+	struct tty_file_private *private;
+	struct tty_struct *tty;
+
+	if (returned(ctx) <= 0)
+		return 0;
+	private = BPF_CORE_READ(file, private_data);
+	tty = BPF_CORE_READ(private, tty);
+	if (is_pty(tty)) {
+		struct stamp_key key = object_key(tty, APPEASE_OBJECT_PTY);
+
+		if (is_armed())
+			note_read(&key);
+	} else {
+		device_hit(APPEASE_CHANNEL_TTY, tty_device(tty), APPEASE_READ);
+	}
+	return 0;
+}
+
+SEC("fentry/pty_write")
+int appease_pty_write(void *ctx)
+{
+	struct stamp_key key;
+
+	if (!is_armed())
+		return 0;
+	key = object_key(BPF_CORE_READ((struct tty_struct *)argument(ctx, 0), link), APPEASE_OBJECT_PTY);
+	note_write(&key, APPEASE_OBJECT_PTY);
+	return 0;
+}
+
+/* What was written to a pty reaches its reader through a kernel worker: follow the object, not the current task. */
+SEC("fentry/n_tty_receive_buf2")
+int appease_tty_deliver(void *ctx)
+{
+	struct tty_struct *tty = (struct tty_struct *)argument(ctx, 0);
+	struct appease_attention *stamp;
+	struct appease_request *request;
+	struct stamp_key key;
+	u64 now;
+
+	if (!is_pty(tty)) {
+		channel_event();
+		return 0;
+	}
+	if (!is_armed())
+		return 0;
+	key = object_key(tty, APPEASE_OBJECT_PTY);
+	stamp = bpf_map_lookup_elem(&stamps, &key);
+	if (!stamp)
+		return 0;
+	now = bpf_ktime_get_ns();
+	request = try_lookup_request(stamp, now);
+	if (request) {
+		struct doing *doing = current_doing();
+
+		if (doing)
+			doing->via = key;
+		begin_handing(request->id, request->opened_ns, now);
+	}
+	return 0;
+}
+
+SEC("fexit/n_tty_receive_buf2")
+int appease_tty_deliver_end(void *ctx)
+{
+	struct doing *doing = is_armed() ? try_current_doing() : NULL;
+
+	if (doing)
+		doing->via.b = 0;
+	end_handing();
+	return 0;
+}
+
+#endif

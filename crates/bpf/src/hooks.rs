@@ -1,0 +1,145 @@
+//! The hooks of `sense.bpf.c`: program, kernel function, module, and what is lost without it.
+
+/// A hook that is not attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingHook {
+    /// The kernel function.
+    pub function: &'static str,
+    /// What does not work without it.
+    pub lost: &'static str,
+    /// The module that brings the function; `None`: this kernel has no such function.
+    pub module: Option<&'static str>,
+}
+
+/// When a hook is wanted; those that cost somebody something are attached only while they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Always.
+    Always,
+    /// While a rule names a file.
+    Files,
+    /// While a rule wants writes to sockets.
+    SocketWrites,
+}
+
+/// A program of `sense.bpf.c`, and what it is for.
+pub(crate) struct Hook {
+    pub(crate) program: &'static str,
+    pub(crate) function: &'static str,
+    /// The function may be in this module instead of the kernel.
+    pub(crate) module: Option<&'static str>,
+    pub(crate) lost: &'static str,
+    pub(crate) wanted: Wanted,
+}
+
+impl Hook {
+    pub(crate) fn missing(&self) -> MissingHook {
+        MissingHook { function: self.function, lost: self.lost, module: self.module }
+    }
+}
+
+const fn hook(program: &'static str, function: &'static str, lost: &'static str) -> Hook {
+    Hook { program, function, module: None, lost, wanted: Wanted::Always }
+}
+
+const fn of_module(module: &'static str, hook: Hook) -> Hook {
+    Hook { module: Some(module), ..hook }
+}
+
+const fn when(wanted: Wanted, hook: Hook) -> Hook {
+    Hook { wanted, ..hook }
+}
+
+/// A hook that lost its function loses what others lose, too.
+const INPUT: &str = "keyboards, pointers and touch screens as channels";
+const INPUT_WAKEUP: &str = "prompt wake-up of readers of input devices";
+const MICE: &str = "/dev/input/mice as a channel";
+const MICE_WAKEUP: &str = "prompt wake-up of readers of /dev/input/mice";
+const JOYSTICKS: &str = "joysticks as channels";
+const JOYSTICKS_WAKEUP: &str = "prompt wake-up of readers of joysticks";
+const TERMINALS: &str = "what is behind terminals";
+const TERMINALS_WAKEUP: &str = "prompt wake-up behind terminals";
+const PIPES: &str = "what is behind pipes and FIFOs";
+const COUNTERS: &str = "what is behind event counters";
+const TCP: &str = "TCP connections as channels, and what is behind local ones";
+const UDP: &str = "UDP sockets as channels, and what is behind local ones";
+const UNIX: &str = "unix sockets as channels, and what is behind them";
+const PI_FUTEX: &str = "that who holds a futex with priority inheritance is lifted by who waits for it";
+const FUTEX: &str = "that who holds a mutex shared between processes is lifted by who waits for it";
+const FILE_LOCK: &str = "that who holds a file lock is lifted by who waits for it";
+const READV: &str = "that a file channel's end is not taken for input by readv";
+const TEE: &str = "that tee is not taken for reading a file channel";
+const URING: &str = "that what fails in io_uring is not taken for access to a file channel";
+const WRITES: &str = "writes to socket channels";
+
+/// Every hook but those on tracepoints, which all supported kernels have.
+pub(crate) const HOOKS: &[Hook] = &[
+    of_module("evdev", hook("appease_evdev_event", "evdev_events", INPUT_WAKEUP)),
+    of_module("evdev", hook("appease_evdev_event_end", "evdev_events", INPUT_WAKEUP)),
+    of_module("evdev", hook("appease_evdev_read", "evdev_read", INPUT)),
+    of_module("mousedev", hook("appease_mouse_event", "mousedev_notify_readers", MICE_WAKEUP)),
+    of_module("mousedev", hook("appease_mouse_event_end", "mousedev_notify_readers", MICE_WAKEUP)),
+    of_module("mousedev", hook("appease_mouse_read", "mousedev_read", MICE)),
+    of_module("joydev", hook("appease_joystick_event", "joydev_event", JOYSTICKS_WAKEUP)),
+    of_module("joydev", hook("appease_joystick_event_end", "joydev_event", JOYSTICKS_WAKEUP)),
+    of_module("joydev", hook("appease_joystick_read", "joydev_read", JOYSTICKS)),
+    of_module("snd_pcm", hook("appease_sound_ioctl", "snd_pcm_common_ioctl", "players that map the sound buffer")),
+    of_module("snd_pcm", hook("appease_sound_transfer", "__snd_pcm_lib_xfer", "players that write sound")),
+    hook("appease_tty_read", "tty_read", "consoles, serial lines, and what is behind terminals"),
+    hook("appease_pty_write", "pty_write", TERMINALS),
+    hook("appease_tty_deliver", "n_tty_receive_buf2", TERMINALS_WAKEUP),
+    hook("appease_tty_deliver_end", "n_tty_receive_buf2", TERMINALS_WAKEUP),
+    hook("appease_pipe_write", "anon_pipe_write", PIPES),
+    hook("appease_pipe_read", "anon_pipe_read", PIPES),
+    hook("appease_pipe_free", "free_pipe_info", "that a pipe's next owner starts afresh"),
+    hook("appease_eventfd_release", "eventfd_release", "that an event counter's next owner starts afresh"),
+    hook("appease_eventfd_write", "eventfd_write", COUNTERS),
+    hook("appease_eventfd_read", "eventfd_read", COUNTERS),
+    hook("appease_socket_deliver", "sock_def_readable", UNIX),
+    hook("appease_unix_stream_receive", "unix_stream_recvmsg", UNIX),
+    hook("appease_unix_splice", "unix_stream_splice_read", "what is spliced from unix sockets"),
+    hook("appease_unix_dgram_receive", "unix_dgram_recvmsg", "unix datagram sockets"),
+    hook("appease_unix_packet_receive", "unix_seqpacket_recvmsg", "unix packet sockets"),
+    hook("appease_tcp_send", "tcp_sendmsg", TCP),
+    hook("appease_tcp_receive", "tcp_recvmsg", TCP),
+    hook("appease_tcp_splice", "tcp_splice_read", "what is spliced from TCP connections"),
+    hook("appease_mptcp_receive", "mptcp_recvmsg", "MPTCP connections as channels"),
+    hook("appease_udp_send", "udp_sendmsg", UDP),
+    hook("appease_udp_sent", "udp_sendmsg", UDP),
+    hook("appease_udp_receive", "skb_consume_udp", UDP),
+    of_module("ipv6", hook("appease_udp6_send", "udpv6_sendmsg", "what is behind local UDP sockets over IPv6")),
+    of_module("ipv6", hook("appease_udp6_sent", "udpv6_sendmsg", "what is behind local UDP sockets over IPv6")),
+    hook("appease_pi_wait", "rt_mutex_wait_proxy_lock", PI_FUTEX),
+    hook("appease_pi_wait_end", "rt_mutex_wait_proxy_lock", PI_FUTEX),
+    hook("appease_futex_wait", "__futex_wait", FUTEX),
+    hook("appease_futex_wait_end", "__futex_wait", FUTEX),
+    hook("appease_file_lock_wait", "__locks_insert_block", FILE_LOCK),
+    hook("appease_file_lock_wait_end", "__locks_delete_block", FILE_LOCK),
+    hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory"),
+    when(Wanted::Files, hook("appease_file_access", "inotify_handle_inode_event", "files as channels")),
+    when(Wanted::Files, hook("appease_readv", "vfs_readv", READV)),
+    when(Wanted::Files, hook("appease_readv_end", "vfs_readv", READV)),
+    when(Wanted::Files, hook("appease_tee", "do_tee", TEE)),
+    when(Wanted::Files, hook("appease_tee_end", "do_tee", TEE)),
+    when(Wanted::Files, hook("appease_uring_done", "kiocb_done", URING)),
+    when(Wanted::Files, hook("appease_uring_done_end", "kiocb_done", URING)),
+    when(Wanted::Files, hook("appease_uring_complete", "io_req_rw_complete", URING)),
+    when(Wanted::Files, hook("appease_uring_complete_end", "io_req_rw_complete", URING)),
+    when(Wanted::SocketWrites, hook("appease_tcp_sent", "tcp_sendmsg", WRITES)),
+    when(Wanted::SocketWrites, hook("appease_udp_written", "udp_sendmsg", WRITES)),
+    when(Wanted::SocketWrites, of_module("ipv6", hook("appease_udp6_written", "udpv6_sendmsg", WRITES))),
+    when(Wanted::SocketWrites, hook("appease_unix_stream_written", "unix_stream_sendmsg", WRITES)),
+    when(Wanted::SocketWrites, hook("appease_unix_dgram_written", "unix_dgram_sendmsg", WRITES)),
+];
+
+/// Programs on tracepoints, which all supported kernels have.
+pub(crate) const TRACEPOINTS: &[&str] =
+    &["appease_fork", "appease_process_exit", "appease_contention", "appease_contention_end"];
+
+/// All hooks, as if none were attached: what a kernel must have for all that we can sense.
+#[must_use]
+pub fn hooks() -> Vec<MissingHook> {
+    let mut hooks: Vec<MissingHook> = HOOKS.iter().map(Hook::missing).collect();
+    hooks.dedup();
+    hooks
+}

@@ -1,0 +1,187 @@
+//! Servers that bring their own channels: remote desktops, and ssh on another port.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    net::IpAddr,
+    path::Path,
+};
+
+use super::config::BuiltIn;
+use crate::names::Names;
+
+/// Servers by command name (the kernel keeps 15 characters).
+const SERVERS: [(&str, BuiltIn); 14] = [
+    ("sshd", BuiltIn::Ssh),
+    ("dropbear", BuiltIn::Ssh),
+    ("Xvnc", BuiltIn::RemoteDesktop),
+    ("Xtigervnc", BuiltIn::RemoteDesktop),
+    ("Xtightvnc", BuiltIn::RemoteDesktop),
+    ("x0tigervncserve", BuiltIn::RemoteDesktop),
+    ("x11vnc", BuiltIn::RemoteDesktop),
+    ("wayvnc", BuiltIn::RemoteDesktop),
+    ("xrdp", BuiltIn::RemoteDesktop),
+    ("gnome-remote-de", BuiltIn::RemoteDesktop),
+    ("krdpserver", BuiltIn::RemoteDesktop),
+    ("krfb", BuiltIn::RemoteDesktop),
+    ("vino-server", BuiltIn::RemoteDesktop),
+    ("weston", BuiltIn::RemoteDesktop),
+];
+
+/// State of a listening socket in `/proc/net/tcp`.
+const LISTENS: &str = "0A";
+
+/// A listening socket of a server.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Server {
+    pub port: u16,
+    pub comm: String,
+    pub kind: BuiltIn,
+}
+
+/// Remembers which sockets listened when processes were last looked through.
+#[derive(Default)]
+pub(super) struct Servers {
+    listening: Option<BTreeSet<(u64, u16)>>,
+}
+
+impl Servers {
+    /// Servers that listen now; nothing when the same sockets listen as at the last call.
+    pub(super) fn changed(&mut self, root: &Path) -> Option<Vec<Server>> {
+        let listening = listening(root);
+        if self.listening.as_ref() == Some(&listening) {
+            return None;
+        }
+        let mut servers: Vec<Server> = Vec::new();
+        for (pid, comm) in Names::new(root).running(&SERVERS.map(|(comm, _)| comm)) {
+            let Some((_, kind)) = SERVERS.iter().find(|(name, _)| *name == comm) else {
+                continue;
+            };
+            for inode in sockets(root, pid) {
+                let ports = listening.range((inode, 0)..=(inode, u16::MAX)).map(|(_, port)| *port);
+                servers.extend(ports.map(|port| Server { port, comm: comm.clone(), kind: *kind }));
+            }
+        }
+        self.listening = Some(listening);
+        servers.sort_unstable();
+        servers.dedup_by_key(|server| server.port);
+        Some(servers)
+    }
+}
+
+/// Inode and port of each TCP socket that listens for others than this machine itself.
+fn listening(root: &Path) -> BTreeSet<(u64, u16)> {
+    ["proc/net/tcp", "proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| File::open(root.join(table)).ok())
+        .flat_map(|table| {
+            // Listening sockets come first; those in use may be very many.
+            let lines = BufReader::new(table).lines().skip(1).map_while(Result::ok);
+            lines.map_while(|line| listener(&line)).flatten().collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Of a line of the table: nothing when the socket does not listen, nothing inside when it does so on the loopback device
+/// alone, where no customer can reach it.
+fn listener(line: &str) -> Option<Option<(u64, u16)>> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let (address, port) = fields.get(1)?.split_once(':')?;
+    if *fields.get(3)? != LISTENS {
+        return None;
+    }
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let inode = fields.get(9)?.parse().ok()?;
+    Some((!is_loopback(address)).then_some((inode, port)))
+}
+
+/// Of an address in hexadecimal, as 32-bit words in the machine's order: `0100007F` is 127.0.0.1.
+fn is_loopback(address: &str) -> bool {
+    let word = |at: usize| u32::from_str_radix(address.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
+    let bytes: Option<Vec<[u8; 4]>> = (0..address.len()).step_by(8).map(word).collect();
+    let address = match bytes.unwrap_or_default().as_flattened() {
+        [a, b, c, d] => IpAddr::from([*a, *b, *c, *d]),
+        bytes => match <[u8; 16]>::try_from(bytes) {
+            Ok(bytes) => IpAddr::from(bytes),
+            Err(_) => return false,
+        },
+    };
+    address.to_canonical().is_loopback()
+}
+
+/// Inodes of the sockets that a process has open.
+fn sockets(root: &Path, pid: u32) -> Vec<u64> {
+    let fds = fs::read_dir(root.join(format!("proc/{pid}/fd"))).into_iter().flatten().flatten();
+    fds.filter_map(|fd| {
+        let link = fs::read_link(fd.path()).ok()?;
+        link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::names::tests::root;
+
+    const HEAD: &str =
+        "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+
+    fn line(local: &str, state: &str, inode: u64) -> String {
+        format!(
+            "   0: {local} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  1000        0 {inode} 1 0\n"
+        )
+    }
+
+    #[test]
+    fn servers_come_and_go() {
+        let tcp = |lines: &[String]| HEAD.to_owned() + &lines.concat();
+        let (vnc, ssh, web) =
+            (line("00000000:170C", "0A", 71), line("00000000:08AE", "0A", 72), line("00000000:0050", "0A", 73));
+        let root = root(&[
+            ("proc/net/tcp", &tcp(&[vnc.clone(), ssh.clone(), web])),
+            ("proc/net/tcp6", &tcp(&[line("00000000000000000000000000000000:170C", "0A", 74)])),
+            ("proc/10/comm", "x11vnc\n"),
+            ("proc/11/comm", "sshd\n"),
+            ("proc/12/comm", "nginx\n"),
+        ]);
+        for (pid, fds) in [(10, &[71, 74][..]), (11, &[72]), (12, &[73])] {
+            let dir = root.path().join(format!("proc/{pid}/fd"));
+            fs::create_dir_all(&dir).expect("made");
+            for (fd, inode) in fds.iter().enumerate() {
+                symlink(format!("socket:[{inode}]"), dir.join(fd.to_string())).expect("linked");
+            }
+        }
+        let mut servers = Servers::default();
+        let mut shown = || {
+            let found = servers.changed(root.path())?;
+            Some(found.iter().map(|one| format!("{} {}", one.comm, one.port)).collect::<Vec<_>>())
+        };
+        assert_eq!(shown(), Some(vec!["sshd 2222".to_owned(), "x11vnc 5900".to_owned()]));
+        assert_eq!(shown(), None, "nothing new");
+        fs::write(root.path().join("proc/net/tcp"), tcp(&[ssh])).expect("written");
+        fs::write(root.path().join("proc/net/tcp6"), HEAD).expect("written");
+        assert_eq!(shown(), Some(vec!["sshd 2222".to_owned()]));
+    }
+
+    #[test]
+    fn what_only_this_machine_reaches_is_left_out() {
+        assert_eq!(listener(&line("0100007F:170C", "0A", 5)), Some(None));
+        assert_eq!(listener(&line("0102000A:170C", "0A", 5)), Some(Some((5, 5900))));
+        assert_eq!(listener(&line("00000000000000000000000001000000:170C", "0A", 5)), Some(None));
+        assert_eq!(listener(&line("0000000000000000FFFF00000100007F:170C", "0A", 5)), Some(None));
+        assert_eq!(listener(&line("0000000000000000FFFF00000102000A:170C", "0A", 5)), Some(Some((5, 5900))));
+        assert_eq!(listener(&line("00000000:170C", "01", 5)), None, "a connection");
+    }
+
+    #[test]
+    fn real_listeners_are_seen() {
+        let listener = std::net::TcpListener::bind("0.0.0.0:0").expect("bound");
+        let port = listener.local_addr().expect("an address").port();
+        let own = sockets(Path::new("/"), std::process::id());
+        assert!(listening(Path::new("/")).iter().any(|(inode, at)| *at == port && own.contains(inode)));
+    }
+}

@@ -1,0 +1,571 @@
+//! The rules in force.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fmt, io, mem,
+    net::IpAddr,
+    os::fd::BorrowedFd,
+    path::{Path, PathBuf},
+};
+
+use tracing::{debug, info, warn};
+
+use super::{
+    CLASSES,
+    address::Inet,
+    config::{self, BuiltIn, File},
+    spec::{Refusal, Spec, What, class_access},
+    who::{self, Owners},
+    world::{Aim, World},
+};
+use crate::seams::{
+    Access, BpfError, Channel, Eyes, Filter, MAX_RULES, Protocol, RULES_PER_TARGET, Rule, Side, Slot, Target,
+};
+
+/// Slots of the device classes: each has the number of its class, from 1 on.
+const FIRST_FREE: Slot = 1 + CLASSES.len() as Slot;
+/// Channels that fit beside the device classes.
+const ROOM: usize = (MAX_RULES - FIRST_FREE) as usize;
+/// Each rule is looked at anew this often, in ticks of a second: also names are. What was missed heals by that.
+const ROUND: u32 = 60;
+/// Where ssh listens.
+const SSH_PORT: u16 = 22;
+
+/// Where a rule comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// Everybody has it.
+    BuiltIn,
+    /// A server of this name listens.
+    Found(String),
+    /// This line of the configuration file.
+    File(usize),
+    /// `appease channel add`.
+    Command,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BuiltIn => f.write_str("built-in"),
+            Self::Found(server) => write!(f, "built-in ({server})"),
+            Self::File(line) => write!(f, "line {line} of the configuration"),
+            Self::Command => f.write_str("added by command"),
+        }
+    }
+}
+
+/// Whether a rule is in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    /// The kernel has it.
+    Armed,
+    /// For what is not there yet.
+    Waiting(String),
+    /// It cannot be, for now.
+    Refused(Refusal),
+}
+
+/// A rule.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    /// What people wrote.
+    pub spec: Spec,
+    /// Where it comes from.
+    pub source: Source,
+    /// Whether it is in force.
+    pub state: State,
+    owners: Owners,
+    /// As the kernel has it.
+    rule: Option<Rule>,
+    targets: Vec<Target>,
+    watch: Option<i32>,
+}
+
+impl Entry {
+    /// Whether the kernel knows the rule, and counts for it.
+    pub(crate) fn is_defined(&self) -> bool {
+        self.rule.is_some()
+    }
+}
+
+/// No two rules are alike in this.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    what: What,
+    owners: Owners,
+    cgroup: Option<PathBuf>,
+}
+
+impl Key {
+    fn of(spec: &Spec, owners: Owners) -> Self {
+        match spec.what {
+            // A class has one slot, whoever is meant.
+            What::Class(_) => Self { what: spec.what.clone(), owners: Owners::default(), cgroup: None },
+            _ => Self { what: spec.what.clone(), owners, cgroup: spec.who.cgroup.clone() },
+        }
+    }
+}
+
+/// What a new configuration changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub added: usize,
+    pub removed: usize,
+}
+
+/// A rule that shall be in force.
+struct Wanted {
+    spec: Spec,
+    source: Source,
+    owners: Owners,
+    key: Key,
+}
+
+/// All rules, and the world that they are about.
+pub(crate) struct Channels {
+    world: World,
+    entries: BTreeMap<Slot, Entry>,
+    slots: HashMap<Key, Slot>,
+    /// How many rules each target leads to.
+    leads: HashMap<Target, usize>,
+    /// Where to look for a free slot: numbers are not given out again soon.
+    next: Slot,
+    built_in: Vec<BuiltIn>,
+    /// Built-in ones that somebody removed.
+    unwanted: HashSet<Key>,
+    writes: bool,
+    ticks: u32,
+    ask_all: bool,
+}
+
+impl Channels {
+    /// No rules yet, on the machine whose `/proc` and `/sys` are below `root`.
+    pub(crate) fn new(root: &Path) -> Result<Self, Refusal> {
+        Ok(Self {
+            world: World::new(root)?,
+            entries: BTreeMap::new(),
+            slots: HashMap::new(),
+            leads: HashMap::new(),
+            next: FIRST_FREE,
+            built_in: Vec::new(),
+            unwanted: HashSet::new(),
+            writes: false,
+            ticks: 0,
+            ask_all: false,
+        })
+    }
+
+    /// The inotify instance in which uses of files count.
+    pub(crate) fn uses(&self) -> BorrowedFd<'_> {
+        self.world.uses()
+    }
+
+    /// The rules after a slot, which is also what people call them by.
+    pub(crate) fn entries_after(&self, slot: Slot) -> impl Iterator<Item = (Slot, &Entry)> {
+        self.entries.range(slot.saturating_add(1)..).map(|(slot, entry)| (*slot, entry))
+    }
+
+    /// One rule.
+    pub(crate) fn entry(&self, slot: Slot) -> Option<&Entry> {
+        self.entries.get(&slot)
+    }
+
+    /// Puts a configuration in place of the one before, or changes nothing. `path` is for messages. Rules that both have keep
+    /// their hits; those that were added by command stay.
+    pub(crate) fn load(&mut self, file: File, path: &Path, eyes: &mut impl Eyes) -> Result<Changes, Refusal> {
+        let wanted = self.wanted(&file, path)?;
+        let by_key: HashMap<&Key, &Wanted> = wanted.iter().map(|one| (&one.key, one)).collect();
+        let stays = |key: &Key, entry: &Entry| match (&entry.source, by_key.get(key)) {
+            (Source::Command, _) => true,
+            (_, Some(one)) => one.spec.access == entry.spec.access,
+            (Source::Found(_), None) => true,
+            (Source::BuiltIn | Source::File(_), None) => false,
+        };
+        let gone: HashSet<Slot> =
+            self.slots.iter().filter(|(key, slot)| !stays(key, &self.entries[slot])).map(|(_, slot)| *slot).collect();
+        let others = self.entries.keys().filter(|slot| **slot >= FIRST_FREE && !gone.contains(slot)).count();
+        let new = |one: &&Wanted| self.slots.get(&one.key).is_none_or(|slot| gone.contains(slot));
+        let added = wanted.iter().filter(new).count();
+        if others + added > ROOM + CLASSES.len() {
+            return Err(Refusal::new(format!("{}: {} channels: {}", path.display(), others + added, no_room())));
+        }
+
+        let removed: Vec<(Slot, Entry)> =
+            gone.iter().filter_map(|slot| Some((*slot, self.take(*slot, eyes)?))).collect();
+        let mut put = Vec::new();
+        for one in wanted {
+            if let Some(slot) = self.slots.get(&one.key) {
+                if let Some(entry) = self.entries.get_mut(slot).filter(|entry| entry.source != Source::Command) {
+                    entry.source = one.source;
+                }
+                continue;
+            }
+            let source = one.source.clone();
+            let refused = self.put(one, eyes).and_then(|slot| {
+                put.push(slot);
+                match (&self.entries[&slot].state, source) {
+                    (State::Refused(refusal), Source::File(line)) => Err(config::at(path, line, refusal)),
+                    _ => Ok(()),
+                }
+            });
+            if let Err(refusal) = refused {
+                self.undo(put, removed, eyes);
+                return Err(refusal);
+            }
+        }
+        self.built_in = file.built_in;
+        self.unwanted.clear();
+        self.world.look_at_servers_anew();
+        self.find_servers(eyes);
+        self.tell_writes(eyes);
+        Ok(Changes { added: put.len(), removed: removed.len() })
+    }
+
+    /// Adds a rule; of its host the addresses are known.
+    pub(crate) fn add(
+        &mut self,
+        spec: Spec,
+        addresses: Option<Vec<IpAddr>>,
+        eyes: &mut impl Eyes,
+    ) -> Result<Slot, Refusal> {
+        let owners = who::owners(&spec.who)?;
+        let key = Key::of(&spec, owners);
+        if let Some((slot, entry)) = self.slots.get(&key).and_then(|slot| Some((*slot, self.entries.get_mut(slot)?))) {
+            // It is there because of a server that may go; now it is there to stay.
+            if matches!(entry.source, Source::Found(_)) && entry.spec.access == spec.access {
+                entry.source = Source::Command;
+                return Ok(slot);
+            }
+            return Err(Refusal::new(format!("{spec}: {}", is_there(slot, entry))));
+        }
+        if let (Some(name), Some(addresses)) = (spec.host_name(), addresses) {
+            self.world.learn(name, addresses);
+        }
+        let slot = self.put(Wanted { spec, source: Source::Command, owners, key }, eyes)?;
+        let entry = &self.entries[&slot];
+        let refusal = match (&entry.state, &entry.spec.who.cgroup) {
+            (State::Refused(refusal), _) => Some(refusal.clone()),
+            (State::Waiting(what), Some(_)) if what.starts_with("cgroup ") => {
+                Some(Refusal::new(format!("there is no {what}: look for it with systemd-cgls, or in /proc/PID/cgroup")))
+            }
+            _ => None,
+        };
+        if let Some(refusal) = refusal {
+            self.take(slot, eyes);
+            return Err(refusal);
+        }
+        self.tell_writes(eyes);
+        Ok(slot)
+    }
+
+    /// Removes the rule in a slot.
+    pub(crate) fn remove(&mut self, slot: Slot, eyes: &mut impl Eyes) -> Result<Entry, Refusal> {
+        let entry = self
+            .take(slot, eyes)
+            .ok_or_else(|| Refusal::new(format!("there is no channel {slot}: see \"appease channel list\"")))?;
+        if matches!(entry.source, Source::BuiltIn | Source::Found(_)) {
+            self.unwanted.insert(Key::of(&entry.spec, entry.owners));
+        }
+        self.tell_writes(eyes);
+        Ok(entry)
+    }
+
+    /// The slot of the rule with these words.
+    pub(crate) fn find(&self, spec: &Spec) -> Result<Slot, Refusal> {
+        let key = Key::of(spec, who::owners(&spec.who)?);
+        match self.slots.get(&key).and_then(|slot| Some((*slot, self.entries.get(slot)?))) {
+            Some((slot, entry)) if entry.spec.access == spec.access => Ok(slot),
+            Some((slot, entry)) => {
+                Err(Refusal::new(format!("there is no channel {spec}: channel {slot} is {}", entry.spec)))
+            }
+            None => Err(Refusal::new(format!("there is no channel {spec}: see \"appease channel list\""))),
+        }
+    }
+
+    /// Follows the world; to be called once a second.
+    pub(crate) fn tick(&mut self, eyes: &impl Eyes) {
+        let mut due = self.world.changes();
+        self.ticks = self.ticks.wrapping_add(1);
+        let turn = self.ticks % ROUND;
+        due.extend(self.entries.keys().filter(|slot| **slot % ROUND == turn));
+        for slot in due {
+            self.settle(slot, eyes);
+        }
+        self.find_servers(eyes);
+        self.ask_all |= turn == 0;
+    }
+
+    /// Host names that are to be asked about now: those that never were, and all of them each minute.
+    pub(crate) fn due_names(&mut self) -> Vec<String> {
+        let names = self.entries.values().filter_map(|entry| entry.spec.host_name()).collect();
+        self.world.due(names, mem::take(&mut self.ask_all))
+    }
+
+    /// Takes the answer about a host name. A name that once resolved keeps its addresses while the resolver does not answer.
+    pub(crate) fn learn(&mut self, name: &str, answer: io::Result<Vec<IpAddr>>, eyes: &impl Eyes) {
+        match answer {
+            Ok(addresses) => {
+                if !self.world.learn(name, addresses) {
+                    return;
+                }
+                let about = |entry: &Entry| entry.spec.host_name() == Some(name);
+                let slots: Vec<Slot> =
+                    self.entries.iter().filter(|(_, entry)| about(entry)).map(|(slot, _)| *slot).collect();
+                for slot in slots {
+                    self.settle(slot, eyes);
+                }
+                info!("host {name} has a new address");
+            }
+            Err(error) if self.world.knows(name) => debug!("host {name} does not resolve any more: {error}"),
+            Err(error) => warn!(
+                "host {name} does not resolve: {error}; its channels wait for it, and it is asked about each minute"
+            ),
+        }
+    }
+
+    /// What the file and the built-in channels come to; refuses what is there twice.
+    fn wanted(&self, file: &File, path: &Path) -> Result<Vec<Wanted>, Refusal> {
+        let mut wanted: Vec<Wanted> = file
+            .built_in
+            .iter()
+            .filter_map(|one| built_in(*one))
+            .map(|spec| {
+                let owners = Owners::default();
+                Wanted { key: Key::of(&spec, owners), spec, source: Source::BuiltIn, owners }
+            })
+            .collect();
+        let mut seen: HashMap<Key, Source> = wanted.iter().map(|one| (one.key.clone(), Source::BuiltIn)).collect();
+        for (line, spec) in &file.channels {
+            let refused = |refusal: &Refusal| config::at(path, *line, refusal);
+            let owners = who::owners(&spec.who).map_err(|refusal| refused(&refusal))?;
+            let key = Key::of(spec, owners);
+            let twin = match seen.get(&key) {
+                Some(Source::File(other)) => Some(format!("line {other} has it already: remove one of them")),
+                Some(_) => Some("it is built in: remove the line, or take it out of \"built-in\"".into()),
+                None => self.slots.get(&key).and_then(|slot| {
+                    let entry = self.entries.get(slot).filter(|entry| entry.source == Source::Command)?;
+                    Some(is_there(*slot, entry))
+                }),
+            };
+            if let Some(twin) = twin {
+                return Err(refused(&Refusal::new(format!("{spec}: {twin}"))));
+            }
+            seen.insert(key.clone(), Source::File(*line));
+            wanted.push(Wanted { spec: spec.clone(), source: Source::File(*line), owners, key });
+        }
+        Ok(wanted)
+    }
+
+    /// Puts a rule into a slot and arms it as far as it can be.
+    fn put(&mut self, wanted: Wanted, eyes: &impl Eyes) -> Result<Slot, Refusal> {
+        let slot = match wanted.spec.what {
+            What::Class(class) => class_slot(class),
+            _ => self.free_slot().ok_or_else(|| Refusal::new(no_room()))?,
+        };
+        let Wanted { spec, source, owners, key } = wanted;
+        let state = State::Waiting(String::new());
+        self.entries.insert(slot, Entry { spec, source, state, owners, rule: None, targets: Vec::new(), watch: None });
+        self.slots.insert(key, slot);
+        self.settle(slot, eyes);
+        Ok(slot)
+    }
+
+    /// Takes a rule out of its slot.
+    fn take(&mut self, slot: Slot, eyes: &impl Eyes) -> Option<Entry> {
+        let mut entry = self.entries.remove(&slot)?;
+        self.slots.remove(&Key::of(&entry.spec, entry.owners));
+        self.disarm(slot, &mut entry, eyes);
+        self.world.forget(slot);
+        if entry.rule.take().is_some()
+            && let Err(error) = eyes.forget(slot)
+        {
+            warn!("{error}");
+        }
+        Some(entry)
+    }
+
+    /// Back to what was there before.
+    fn undo(&mut self, put: Vec<Slot>, removed: Vec<(Slot, Entry)>, eyes: &impl Eyes) {
+        for slot in put {
+            self.take(slot, eyes);
+        }
+        for (slot, entry) in removed {
+            self.slots.insert(Key::of(&entry.spec, entry.owners), slot);
+            self.entries.insert(slot, entry);
+            self.settle(slot, eyes);
+        }
+    }
+
+    fn free_slot(&mut self) -> Option<Slot> {
+        let around = (self.next..MAX_RULES).chain(FIRST_FREE..self.next);
+        let slot = around.into_iter().find(|slot| !self.entries.contains_key(slot))?;
+        self.next = if slot + 1 < MAX_RULES { slot + 1 } else { FIRST_FREE };
+        Some(slot)
+    }
+
+    /// Has the kernel look where the rule is about now.
+    fn settle(&mut self, slot: Slot, eyes: &impl Eyes) {
+        let Some(mut entry) = self.entries.remove(&slot) else {
+            return;
+        };
+        let state = match self.world.aim(slot, &entry.spec, eyes).and_then(|aim| self.arm(slot, &mut entry, aim, eyes))
+        {
+            Ok(state) => state,
+            Err(refusal) => {
+                self.disarm(slot, &mut entry, eyes);
+                State::Refused(refusal)
+            }
+        };
+        if state != entry.state {
+            match &state {
+                State::Refused(refusal) => warn!("channel {slot} ({}) is off: {refusal}", entry.spec),
+                State::Armed => debug!("channel {slot} ({}) is armed", entry.spec),
+                State::Waiting(what) => debug!("channel {slot} ({}) waits for {what}", entry.spec),
+            }
+            entry.state = state;
+        }
+        self.entries.insert(slot, entry);
+    }
+
+    fn arm(&mut self, slot: Slot, entry: &mut Entry, aim: Aim, eyes: &impl Eyes) -> Result<State, Refusal> {
+        let refused = |error: BpfError| Refusal::new(error.to_string());
+        if let Some(old) = entry.watch.filter(|old| Some(*old) != aim.watch) {
+            self.world.release(old, slot);
+        }
+        entry.watch = aim.watch;
+        for gone in entry.targets.extract_if(.., |target| !aim.targets.contains(target)) {
+            unbind(&mut self.leads, slot, &gone, eyes);
+        }
+        if let Some(what) = aim.waits_for {
+            return Ok(State::Waiting(what));
+        }
+        let filter = Filter { uid: entry.owners.uid, gid: entry.owners.gid, cgroup: aim.cgroup };
+        let rule = Rule { access: entry.spec.access, filter };
+        if entry.rule != Some(rule) {
+            for target in entry.targets.drain(..) {
+                unbind(&mut self.leads, slot, &target, eyes);
+            }
+            if entry.rule.take().is_some() {
+                eyes.forget(slot).map_err(refused)?;
+            }
+            eyes.define(slot, &rule).map_err(refused)?;
+            entry.rule = Some(rule);
+        }
+        for target in aim.targets {
+            if entry.targets.contains(&target) {
+                continue;
+            }
+            let count = self.leads.entry(target.clone()).or_insert(0);
+            if *count >= RULES_PER_TARGET {
+                return Err(Refusal::new(format!(
+                    "{}: {RULES_PER_TARGET} channels are about the same thing already: remove one of them",
+                    entry.spec.what
+                )));
+            }
+            eyes.bind(slot, &target).map_err(refused)?;
+            *count += 1;
+            entry.targets.push(target);
+        }
+        Ok(State::Armed)
+    }
+
+    fn disarm(&mut self, slot: Slot, entry: &mut Entry, eyes: &impl Eyes) {
+        for target in entry.targets.drain(..) {
+            unbind(&mut self.leads, slot, &target, eyes);
+        }
+        if let Some(watch) = entry.watch.take() {
+            self.world.release(watch, slot);
+        }
+    }
+
+    /// Brings the rules of servers up to date.
+    fn find_servers(&mut self, eyes: &impl Eyes) {
+        let Some(servers) = self.world.servers() else {
+            return;
+        };
+        let wanted: Vec<Wanted> = servers
+            .into_iter()
+            .filter(|server| self.built_in.contains(&server.kind))
+            .map(|server| {
+                let (spec, owners) = (accept(server.port), Owners::default());
+                Wanted { key: Key::of(&spec, owners), spec, source: Source::Found(server.comm), owners }
+            })
+            .filter(|one| !self.unwanted.contains(&one.key))
+            .collect();
+        let is_gone = |(_, entry): &(&Slot, &Entry)| {
+            matches!(entry.source, Source::Found(_)) && !wanted.iter().any(|one| one.spec == entry.spec)
+        };
+        let gone: Vec<Slot> = self.entries.iter().filter(is_gone).map(|(slot, _)| *slot).collect();
+        for slot in gone {
+            self.take(slot, eyes);
+        }
+        for one in wanted {
+            match self.slots.get(&one.key).copied() {
+                None => {
+                    if let Err(refusal) = self.put(one, eyes) {
+                        warn!("{refusal}");
+                        return;
+                    }
+                }
+                Some(slot) => {
+                    let entry = self.entries.get_mut(&slot);
+                    if let Some(entry) = entry.filter(|entry| matches!(entry.source, Source::Found(_))) {
+                        entry.source = one.source;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Says whether hooks for writes to sockets are needed, when that changes.
+    fn tell_writes(&mut self, eyes: &mut impl Eyes) {
+        let writes = self.entries.values().any(|entry| entry.spec.writes_to_sockets());
+        if writes == self.writes {
+            return;
+        }
+        match eyes.set_write_rules(writes) {
+            Ok(()) => self.writes = writes,
+            Err(error) => warn!("{error}; writes to sockets are not seen"),
+        }
+    }
+}
+
+fn unbind(leads: &mut HashMap<Target, usize>, slot: Slot, target: &Target, eyes: &impl Eyes) {
+    if let Some(count) = leads.get_mut(target) {
+        *count -= 1;
+        if *count == 0 {
+            leads.remove(target);
+        }
+    }
+    if let Err(error) = eyes.unbind(slot, target) {
+        warn!("{error}");
+    }
+}
+
+fn is_there(slot: Slot, entry: &Entry) -> String {
+    let Entry { spec, source, .. } = entry;
+    format!("channel {slot} ({spec}, {source}) has that: remove it first (appease channel remove {slot})")
+}
+
+fn no_room() -> String {
+    format!("there is room for {ROOM} channels beside the device classes: remove some first")
+}
+
+fn class_slot(class: Channel) -> Slot {
+    (1..).zip(CLASSES).find(|(_, one)| *one == class).map_or(FIRST_FREE, |(slot, _)| slot)
+}
+
+fn accept(port: u16) -> Spec {
+    let inet = Inet { protocol: Protocol::Tcp, host: None, port: Some(port) };
+    Spec::of(Access { read: true, write: false }, What::Inet(Side::Accept, inet))
+}
+
+/// The rule that a built-in channel is from the start; servers are found later.
+fn built_in(one: BuiltIn) -> Option<Spec> {
+    match one {
+        BuiltIn::Class(class) => Some(Spec::of(class_access(class), What::Class(class))),
+        BuiltIn::Ssh => Some(accept(SSH_PORT)),
+        BuiltIn::RemoteDesktop => None,
+    }
+}
