@@ -108,6 +108,22 @@ mirrored! {
     }
 }
 
+mirrored! {
+    /// What a process holds that an attended one waits for.
+    Lock {
+        /// Nothing.
+        None => "nothing",
+        /// A mutex, semaphore or rt_mutex inside the kernel.
+        Kernel => "kernel lock",
+        /// A futex with priority inheritance.
+        PiFutex => "futex with priority inheritance",
+        /// One of glibc's mutexes, shared between processes.
+        Futex => "shared mutex",
+        /// flock and its kind.
+        File => "file lock",
+    }
+}
+
 /// All lanes, in the order of [`LaneTimes`].
 pub const LANES: [Lane; 4] = [Lane::Kernel, Lane::Attended, Lane::Other, Lane::Idle];
 
@@ -169,6 +185,32 @@ impl Attention {
     }
 }
 
+/// That a process serves the request of one who waits for its lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lift {
+    /// Process that waits.
+    pub waiter: u32,
+    /// For what.
+    pub lock: Lock,
+    /// When it is over at the latest; the end of the waiting comes first.
+    pub until_ns: u64,
+}
+
+/// Policy rsio: what makes a process part of an interaction.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handler {
+    /// End of its part as a primary handler; 0: it has none.
+    pub primary_until_ns: u64,
+    /// End of its part as a cohandler; 0: it has none.
+    pub co_until_ns: u64,
+    /// Rules of the channels that it handles.
+    pub channels: Vec<Slot>,
+    /// Processes whose cohandler it is.
+    pub primaries: Vec<u32>,
+    /// Processes that communicated with it, and the confidence in each.
+    pub candidates: Vec<(u32, u32)>,
+}
+
 /// What is known of one process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
@@ -180,6 +222,10 @@ pub struct Process {
     pub loan_until_ns: u64,
     /// Last successful read from a channel; 0: never.
     pub channel_read_ns: u64,
+    /// Who waits for its lock.
+    pub lift: Option<Lift>,
+    /// Policy rsio alone.
+    pub handler: Option<Handler>,
 }
 
 impl raw::appease_process {
@@ -209,7 +255,13 @@ impl raw::appease_process {
                 .map(|hop| Hop { at_ns: hop.at_ns, tgid: hop.tgid, object: Object::from_raw(hop.object.into()) })
                 .collect(),
         });
-        Process { tgid, attention, loan_until_ns: self.loan_until_ns, channel_read_ns: self.channel_read_ns }
+        let lift = (self.lift.until_ns > 0).then(|| Lift {
+            waiter: self.lift.waiter,
+            lock: Lock::from_raw(self.lift.lock),
+            until_ns: self.lift.until_ns,
+        });
+        let (loan_until_ns, channel_read_ns) = (self.loan_until_ns, self.channel_read_ns);
+        Process { tgid, attention, loan_until_ns, channel_read_ns, lift, handler: None }
     }
 }
 
@@ -221,6 +273,20 @@ impl raw::appease_request {
     fn device(&self) -> Option<(u32, u32)> {
         let number = u32::try_from(self.object).ok().filter(|_| self.channel < raw::APPEASE_CHANNEL_FILE)?;
         Some((number >> MINOR_BITS, number & ((1 << MINOR_BITS) - 1)))
+    }
+}
+
+impl raw::appease_handler {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Handler> {
+        let record: Self = read(bytes)?;
+        let candidates = record.cohandlers.entries.iter().filter(|entry| entry.id != 0);
+        Some(Handler {
+            primary_until_ns: record.primary_until_ns,
+            co_until_ns: record.co_until_ns,
+            channels: record.channels.iter().filter(|of| of.until_ns > 0).map(|of| of.rule).collect(),
+            primaries: record.primaries.iter().map(|of| of.tgid).filter(|&tgid| tgid != 0).collect(),
+            candidates: candidates.map(|entry| (entry.id, entry.confidence)).collect(),
+        })
     }
 }
 
@@ -243,6 +309,7 @@ fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
 pub(crate) trait Plain: Copy {}
 impl Plain for raw::appease_process {}
 impl Plain for raw::appease_request {}
+impl Plain for raw::appease_handler {}
 impl Plain for raw::appease_rule {}
 impl Plain for raw::appease_rules {}
 impl Plain for raw::appease_target {}
@@ -300,6 +367,7 @@ mod tests {
         assert_eq!(Lane::ALL.len(), raw::APPEASE_NR_LANES as usize);
         assert_eq!(Channel::ALL.len(), raw::APPEASE_NR_CHANNELS as usize);
         assert_eq!(Object::ALL.len(), raw::APPEASE_NR_OBJECTS as usize);
+        assert_eq!(Lock::ALL.len(), raw::APPEASE_NR_LOCKS as usize);
         assert_eq!(Lane::from_raw(raw::APPEASE_LANE_OTHER), Lane::Other);
         assert_eq!(Channel::from_raw(raw::APPEASE_CHANNEL_AUDIO), Channel::Audio);
         assert_eq!(Object::from_raw(raw::APPEASE_OBJECT_FORK), Object::Fork);

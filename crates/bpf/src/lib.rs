@@ -13,7 +13,7 @@ mod rules;
 mod scheduler;
 mod sensor;
 
-pub use abi::{Attention, Channel, Hop, LANES, Lane, LaneTimes, Object, Process, Request};
+pub use abi::{Attention, Channel, Handler, Hop, LANES, Lane, LaneTimes, Lift, Lock, Object, Process, Request};
 pub use channels::*;
 pub use error::Error;
 pub use hooks::{MissingHook, hooks};

@@ -10,7 +10,7 @@ use libbpf_rs::{
 use tracing::{debug, warn};
 
 use crate::{
-    ConfidenceOptions, Error, MissingHook, Policy, Process,
+    ConfidenceOptions, Error, Handler, MissingHook, Policy, Process,
     abi::{raw, words},
     hooks::{HOOKS, Hook, TRACEPOINTS, Wanted},
     rules::Glance,
@@ -213,8 +213,11 @@ impl Sensor {
             .processes
             .lookup(&pidfd.key(), MapFlags::ANY)
             .map_err(|e| Error::libbpf("read the record of a process", e))?;
-        let Some(record) = bytes.as_deref().and_then(raw::appease_process::from_bytes) else {
-            return Ok(None);
+        let handler = self.handler(pid)?;
+        let record = match bytes.as_deref().and_then(raw::appease_process::from_bytes) {
+            Some(record) => record,
+            None if handler.is_some() => raw::appease_process::default(),
+            None => return Ok(None),
         };
         let request = self
             .main
@@ -223,7 +226,21 @@ impl Sensor {
             .lookup(&record.attention.slot.to_ne_bytes(), MapFlags::ANY)
             .map_err(|e| Error::libbpf("read a request", e))?;
         let request = request.as_deref().and_then(raw::appease_request::from_bytes);
-        Ok(Some(record.resolve(pid, request.as_ref())))
+        Ok(Some(Process { handler, ..record.resolve(pid, request.as_ref()) }))
+    }
+
+    /// Policy rsio: what makes the process `pid` part of an interaction.
+    fn handler(&self, pid: u32) -> Result<Option<Handler>, Error> {
+        if self.options.policy != Policy::Rsio {
+            return Ok(None);
+        }
+        let bytes = self
+            .main
+            .maps
+            .handlers
+            .lookup(&pid.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|e| Error::libbpf("read the record of a handler", e))?;
+        Ok(bytes.as_deref().and_then(raw::appease_handler::from_bytes))
     }
 
     /// Counters by name.

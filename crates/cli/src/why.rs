@@ -1,6 +1,6 @@
 //! What `appease why` prints.
 
-use appease_engine::control::{Chain, LaneNs, Standing, Why};
+use appease_engine::control::{Chain, Confidence, Handling, LaneNs, Standing, Why};
 
 use crate::units::{signed_time, time};
 
@@ -21,6 +21,10 @@ fn reason(why: &Why) -> String {
         (_, Standing::Current, Some(chain)) => {
             format!("{}; {}; for another {}", origin(chain, why.pid), cost(chain), signed_time(chain.left_ns))
         }
+        (lane, ..) if lane != "idle" && why.lift.is_some() => why.lift.as_ref().map_or_else(String::new, |lift| {
+            format!("{} waits for a {} that it holds", process(&lift.comm, lift.pid), lift.lock)
+        }),
+        (_, Standing::None, _) if why.handler.is_some() => why.handler.as_ref().map_or_else(String::new, handling),
         (_, standing, chain) => {
             let loan = match why.loan_left_ns {
                 0 => String::new(),
@@ -30,6 +34,35 @@ fn reason(why: &Why) -> String {
             format!("{loan}{idle}{}", without(standing, chain.as_ref(), why.pid))
         }
     }
+}
+
+/// Policy rsio: what it handles, for whom, and who may do so for it.
+fn handling(handler: &Handling) -> String {
+    let mut parts = Vec::new();
+    let list = |of: &[Confidence]| of.iter().map(|one| process(&one.comm, one.pid)).collect::<Vec<_>>().join(", ");
+    if !handler.channels.is_empty() {
+        let ids: Vec<String> = handler.channels.iter().map(u32::to_string).collect();
+        parts.push(format!("handler of channel {}", ids.join(", ")));
+    }
+    if !handler.cohandler_of.is_empty() {
+        parts.push(format!("cohandler of {}", list(&handler.cohandler_of)));
+    }
+    if parts.is_empty() {
+        parts.push("no handler of any channel".into());
+    }
+    parts.push(match handler.left_ns {
+        left if left > 0 => format!("for another {}", signed_time(left)),
+        // Never, or so long ago that it does not matter when.
+        _ => "nobody waits for it any more".into(),
+    });
+    if !handler.candidates.is_empty() {
+        let shown = handler
+            .candidates
+            .iter()
+            .map(|one| format!("{} (confidence {})", process(&one.comm, one.pid), one.confidence.unwrap_or_default()));
+        parts.push(format!("communicates with {}", shown.collect::<Vec<_>>().join(", ")));
+    }
+    parts.join("; ")
 }
 
 /// Why nobody waits for it.
@@ -93,7 +126,7 @@ fn lanes(lane_ns: LaneNs) -> String {
 
 #[cfg(test)]
 mod tests {
-    use appease_engine::control::HopStep;
+    use appease_engine::control::{HopStep, Lifted};
 
     use super::*;
 
@@ -127,6 +160,8 @@ mod tests {
             chain,
             loan_left_ns: 0,
             channel_read_ago_ns: None,
+            lift: None,
+            handler: None,
             lane_ns: LaneNs { kernel: 0, attended: 160_000_000, other: 30_000, idle: 0 },
         }
     }
@@ -195,5 +230,29 @@ mod tests {
     #[test]
     fn names_cannot_play_with_the_terminal() {
         assert_eq!(process("\u{1b}[2J", 1), "?[2J[1]");
+    }
+
+    #[test]
+    fn whoever_waits_for_a_lock_is_named() {
+        let lift = Lifted { pid: 812, comm: "bash".into(), lock: "file lock".into() };
+        let why = Why { lift: Some(lift), ..why("attended", Standing::None, None) };
+        assert!(text(&why).contains("bash[812] waits for a file lock that it holds"), "{}", text(&why));
+    }
+
+    #[test]
+    fn handlers_are_explained() {
+        let one = |pid, comm: &str, confidence| Confidence { pid, comm: comm.into(), confidence };
+        let handler = Handling {
+            left_ns: 1_500_000_000,
+            channels: vec![1],
+            cohandler_of: vec![one(345, "Xorg", None)],
+            candidates: vec![one(812, "bash", Some(3))],
+        };
+        let why = Why { handler: Some(handler), ..why("attended", Standing::None, None) };
+        assert_eq!(
+            text(&why).lines().next().unwrap_or_default(),
+            "812 mawk (attended): handler of channel 1; cohandler of Xorg[345]; for another 1.5 s; communicates with bash[812] \
+             (confidence 3)"
+        );
     }
 }

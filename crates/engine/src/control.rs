@@ -10,6 +10,6 @@ mod wire;
 pub use client::{ChannelList, Client, ClientError};
 pub(crate) use server::{Answer, Listener, Peer, Reports};
 pub use wire::{
-    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, ControlProxy, Counter, Handler,
-    HopStep, LaneNs, Missing, Reloaded, Standing, Status, Why,
+    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError, ControlProxy, Counter,
+    Handler, Handling, HopStep, LaneNs, Lifted, Missing, Reloaded, Standing, Status, Why,
 };

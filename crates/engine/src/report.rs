@@ -1,9 +1,9 @@
 //! Turns the kernel's records into what the control socket tells.
 
 use crate::{
-    control::{Attended, Chain, HopStep, LaneNs, Standing, Why},
+    control::{Attended, Chain, Confidence, Handling, HopStep, LaneNs, Lifted, Standing, Why},
     names::{Class, Device, Names},
-    seams::{Attention, Channel, LaneTimes, Object, Process, Request},
+    seams::{Attention, Channel, Handler, LaneTimes, Object, Process, Request},
 };
 
 // Scheduling policies by number (linux/sched.h).
@@ -32,14 +32,26 @@ impl Reporter<'_> {
         let standing = self.standing(attention);
         let loan_left_ns = process.map_or(0, |process| process.loan_until_ns.saturating_sub(self.now_ns));
         let read_ns = process.map_or(0, |process| process.channel_read_ns);
+        let lift = process.and_then(|process| process.lift).filter(|lift| self.now_ns < lift.until_ns);
+        let handler = process.and_then(|process| process.handler.as_ref()).map(|handler| self.handling(handler));
+        let is_wanted = standing == Standing::Current
+            || loan_left_ns > 0
+            || lift.is_some()
+            || handler.as_ref().is_some_and(|handler| handler.left_ns > 0);
         Why {
             pid,
-            lane: self.lane(pid, standing == Standing::Current || loan_left_ns > 0).into(),
+            lane: self.lane(pid, is_wanted).into(),
             standing,
             chain: attention.map(|attention| self.chain(attention, pid, &comm)),
             comm,
             loan_left_ns,
             channel_read_ago_ns: (read_ns > 0).then(|| self.ago(read_ns)),
+            lift: lift.map(|lift| Lifted {
+                pid: lift.waiter,
+                comm: self.names.comm(lift.waiter),
+                lock: lift.lock.to_string(),
+            }),
+            handler,
             lane_ns: LaneNs::from(lane_ns),
         }
     }
@@ -107,6 +119,16 @@ impl Reporter<'_> {
             unhappy_ns: difference(opened_ago_ns, request.served_ns),
             left_ns: difference(attention.until_ns, self.now_ns),
             hops: hops.collect(),
+        }
+    }
+
+    fn handling(&self, handler: &Handler) -> Handling {
+        let of = |pid, confidence| Confidence { pid, comm: self.names.comm(pid), confidence };
+        Handling {
+            left_ns: difference(handler.primary_until_ns.max(handler.co_until_ns), self.now_ns),
+            channels: handler.channels.clone(),
+            cohandler_of: handler.primaries.iter().map(|&pid| of(pid, None)).collect(),
+            candidates: handler.candidates.iter().map(|&(pid, confidence)| of(pid, Some(confidence))).collect(),
         }
     }
 
@@ -185,7 +207,7 @@ mod tests {
     }
 
     fn process(tgid: u32, attention: Option<Attention>, loan_until_ns: u64) -> Process {
-        Process { tgid, attention, loan_until_ns, channel_read_ns: 0 }
+        Process { tgid, attention, loan_until_ns, channel_read_ns: 0, lift: None, handler: None }
     }
 
     fn stat(flags: u32, nice: i32, policy: u32) -> String {

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, sync::Arc,
 use crate::channel::hosts;
 
 pub use appease_bpf::{
-    Access, Attention, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Hits, Hop, LaneTimes,
-    MAX_RULES, MissingHook, Object, Policy, Process, Protocol, RULES_PER_TARGET, Request, Rule, SchedOptions,
-    Scheduler, SenseOptions, Sensor, Side, Slot, Target,
+    Access, Attention, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Handler, Hits, Hop,
+    LaneTimes, Lift, Lock, MAX_RULES, MissingHook, Object, Policy, Process, Protocol, RULES_PER_TARGET, Request, Rule,
+    SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target,
     features::{self, Features},
 };
 

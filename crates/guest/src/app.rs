@@ -5,7 +5,7 @@ use std::{
     io::{Read, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -43,6 +43,8 @@ pub struct Launch<'a> {
     pub scopes: Scopes,
     /// Keep it from running until [`Program::open_gate`].
     pub gated: bool,
+    /// Have its standard input written by the session.
+    pub typed_into: bool,
     /// Give its standard output to the session rather than to the log.
     pub piped: bool,
 }
@@ -51,7 +53,7 @@ impl<'a> Launch<'a> {
     /// A program with its arguments.
     pub fn new<S: AsRef<str>>(name: &'a str, scopes: Scopes, argv: &[S]) -> Self {
         let argv = argv.iter().map(|word| word.as_ref().to_owned()).collect();
-        Self { name, argv, scopes, gated: false, piped: false }
+        Self { name, argv, scopes, gated: false, typed_into: false, piped: false }
     }
 
     /// Starts it, in a session of its own.
@@ -63,11 +65,13 @@ impl<'a> Launch<'a> {
         if let Some(scope) = self.scopes.of(self.name)? {
             command.arg("--scope").arg(scope);
         }
-        if self.gated {
-            command.arg("--gate").stdin(Stdio::piped());
-        } else {
-            command.stdin(Stdio::null());
+        if let Some(nice) = self.scopes.nice() {
+            command.arg("--nice").arg(nice.to_string());
         }
+        if self.gated {
+            command.arg("--gate");
+        }
+        command.stdin(if self.gated || self.typed_into { Stdio::piped() } else { Stdio::null() });
         let errors = file.try_clone().with_context(|| format!("share {}", log.display()))?;
         command.args(&self.argv).env("DISPLAY", ":0").stderr(errors);
         command.stdout(if self.piped { Stdio::piped() } else { Stdio::from(file) });
@@ -88,8 +92,13 @@ impl Program {
         gate.write_all(b"\n").with_context(|| format!("open the gate of {}", self.name))
     }
 
+    /// Its standard input, if it is typed into; once.
+    pub fn input(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
     /// Its standard output, if piped; once.
-    pub fn output(&mut self) -> Option<impl Read + use<>> {
+    pub fn output(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
@@ -164,7 +173,7 @@ impl Program {
     }
 }
 
-/// `enter [--scope DIR] [--gate] PROGRAM [ARGUMENT...]`: moves itself where the program shall be,
+/// `enter [--scope DIR] [--nice N] [--gate] PROGRAM [ARGUMENT...]`: moves itself where the program shall be,
 /// waits for a byte on standard input if told so, then becomes the program. Thus the program's
 /// first instruction already runs in its cgroup.
 pub fn enter(words: &[&str]) -> Result<()> {
@@ -175,6 +184,11 @@ pub fn enter(words: &[&str]) -> Result<()> {
             ["--scope", dir, tail @ ..] => {
                 let file = Path::new(dir).join("cgroup.procs");
                 fs::write(&file, "0").with_context(|| format!("enter {}", file.display()))?;
+                rest = tail;
+            }
+            ["--nice", value, tail @ ..] => {
+                let nice = value.parse().with_context(|| format!("enter: \"{value}\" is no nice value"))?;
+                rustix::process::setpriority_process(None, nice).with_context(|| format!("set nice {nice}"))?;
                 rest = tail;
             }
             ["--gate", tail @ ..] => {

@@ -1,6 +1,7 @@
-//! What competes: CPU hogs, or a compiler run that begins again whenever it is done.
+//! What competes: CPU hogs, or a compiler run that begins again whenever it is done; started here, or by a user who logs
+//! in for it.
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::chown, path::Path};
 
 use anyhow::{Context, Result, bail};
 use appease_scenario::Load;
@@ -10,6 +11,7 @@ use crate::{
     app::{Launch, Program},
     clock::{self, Deadline},
     ending::stalled,
+    far::FarSide,
     probe::Probe,
     scope::Scopes,
     tree,
@@ -19,72 +21,116 @@ use crate::{
 const BUILD_FILES: u32 = 200;
 const BUILD_DIR: &str = "/tmp/build-load";
 const HOG: &str = "stress-ng-cpu";
+/// Where the session of a user tells its process.
+const SESSION_FILE: &str = "/tmp/load-session";
 const START_LIMIT_S: u64 = 120;
 /// Time between one program of a typed load and the next, in seconds of a busy CPU.
 const GAP_LIMIT_S: u64 = 10;
 
+/// Who starts the load.
+#[derive(Clone, Copy)]
+pub struct Starter<'a> {
+    /// Where its processes are put.
+    pub scopes: Scopes,
+    /// The user who logs in for it; nobody if it starts locally.
+    pub user: Option<(&'a FarSide, &'a str)>,
+}
+
+/// A load at work.
+pub struct Competitor {
+    load: Load,
+    /// What we started for it; nothing where it was typed into a terminal.
+    program: Option<Program>,
+    /// The process from which all others of it come: where it was typed, the terminal's shell.
+    root: u32,
+}
+
 /// Prepares what a load needs, before anything is measured.
-pub fn prepare(load: Load) -> Result<()> {
+pub fn prepare(load: Load, starter: Starter<'_>) -> Result<()> {
+    let Load::Build(_) = load else { return Ok(()) };
+    let dir = Path::new(BUILD_DIR);
+    tree::generate(dir, BUILD_FILES)?;
+    let Some((far, user)) = starter.user else { return Ok(()) };
+    let uid = Some(far.uid(user)?);
+    let give = |path: &Path| chown(path, uid, uid).with_context(|| format!("give {} to {user}", path.display()));
+    for entry in fs::read_dir(dir).with_context(|| format!("list {BUILD_DIR}"))?.flatten() {
+        give(&entry.path())?;
+    }
+    give(dir)
+}
+
+/// Starts the load and waits until all of it runs; `None` when there is none.
+pub fn start(load: Load, starter: Starter<'_>, probe: Option<&Probe>) -> Result<Option<Competitor>> {
+    let Some(script) = command_line(load, "-s") else { return Ok(None) };
+    let mut competitor = at_gate(load, starter, &script)?;
+    if let Some(probe) = probe {
+        probe.mark_load(competitor.root)?;
+    }
+    competitor.program.as_mut().map_or(Ok(()), Program::open_gate)?;
+    competitor.once_it_runs().map(Some)
+}
+
+/// The same in the shell of a terminal, by `strike`, which types a line there. What it prints is seen.
+pub fn start_typed(
+    load: Load,
+    terminal: &Program,
+    probe: Option<&Probe>,
+    strike: impl FnOnce(&str) -> Result<()>,
+) -> Result<Option<Competitor>> {
+    let Some(line) = command_line(load, "") else { return Ok(None) };
+    let shell = children(terminal.pid()).first().copied();
+    let root = shell.with_context(|| format!("{} has no shell to run the load in", terminal.name))?;
+    if let Some(probe) = probe {
+        probe.mark_load(root)?;
+    }
+    strike(&format!("{line}\n"))?;
+    Competitor { load, root, program: None }.once_it_runs().map(Some)
+}
+
+/// What a shell runs; `quiet` is an argument of make's.
+fn command_line(load: Load, quiet: &str) -> Option<String> {
     match load {
-        Load::Build(_) => tree::generate(Path::new(BUILD_DIR), BUILD_FILES),
-        Load::None | Load::Hogs(_) => Ok(()),
+        Load::None | Load::Users(_) => None,
+        Load::Hogs(n) => Some(format!("exec stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp")),
+        Load::Build(n) => {
+            Some(format!("cd {BUILD_DIR} && while make {quiet} clean && make {quiet} -j {n}; do :; done"))
+        }
     }
 }
 
-/// The load at work.
-pub struct Competitor {
-    load: Load,
-    origin: Origin,
-}
-
-/// Whose children its processes are.
-enum Origin {
-    /// A program of ours, in the background.
-    Unseen(Program),
-    /// An interactive shell in a terminal, into which it was typed.
-    Typed {
-        /// The shell's process.
-        shell: u32,
-    },
+/// The load's first process, which waits for a line on its standard input.
+fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor> {
+    let Some((far, user)) = starter.user else {
+        let program = Launch { gated: true, ..Launch::new("load", starter.scopes, &["sh", "-c", script]) }.start()?;
+        return Ok(Competitor { load, root: program.pid(), program: Some(program) });
+    };
+    // One of an earlier round.
+    let _ = fs::remove_file(SESSION_FILE);
+    let command = format!("echo $$ >{SESSION_FILE} && read -r go && {script}");
+    let mut program = far.client("load", user, &command).start()?;
+    let deadline = Deadline::after_s(START_LIMIT_S);
+    loop {
+        let told = fs::read_to_string(SESSION_FILE).unwrap_or_default();
+        if let Some(pid) = told.strip_suffix('\n') {
+            let root = pid.parse().with_context(|| format!("{SESSION_FILE} says \"{pid}\""))?;
+            starter.scopes.adopt(user, far.uid(user)?)?;
+            return Ok(Competitor { load, program: Some(program), root });
+        }
+        program.must_run()?;
+        if deadline.has_passed() {
+            let error = program.complaint(&format!("did not log in within {START_LIMIT_S} s"));
+            program.kill();
+            return Err(stalled(error.to_string()));
+        }
+        clock::sleep_ms(20);
+    }
 }
 
 impl Competitor {
-    /// Starts the load and waits until all of it runs; `None` when there is none.
-    pub fn start(load: Load, scopes: Scopes, probe: Option<&Probe>) -> Result<Option<Self>> {
-        let Some(line) = command_line(load, "-s") else { return Ok(None) };
-        let mut launch = Launch::new("load", scopes, &["sh", "-c", &line]);
-        launch.gated = true;
-        let mut program = launch.start()?;
-        if let Some(probe) = probe {
-            probe.mark_load(program.pid())?;
-        }
-        program.open_gate()?;
-        Self { load, origin: Origin::Unseen(program) }.once_it_runs().map(Some)
-    }
-
-    /// The same in the shell of a terminal, by `strike`, which types a line there. What it prints is seen.
-    pub fn typed(
-        load: Load,
-        terminal: &Program,
-        probe: Option<&Probe>,
-        strike: impl FnOnce(&str) -> Result<()>,
-    ) -> Result<Option<Self>> {
-        let Some(line) = command_line(load, "") else { return Ok(None) };
-        let shell = children(terminal.pid()).first().copied();
-        let shell = shell.with_context(|| format!("{} has no shell to run the load in", terminal.name))?;
-        if let Some(probe) = probe {
-            probe.mark_load(shell)?;
-        }
-        strike(&format!("{line}\n"))?;
-        Self { load, origin: Origin::Typed { shell } }.once_it_runs().map(Some)
-    }
-
     fn once_it_runs(mut self) -> Result<Self> {
         let deadline = Deadline::after_s(START_LIMIT_S);
         while !self.runs_wholly() {
-            if let Origin::Unseen(program) = &mut self.origin {
-                program.must_run()?;
-            }
+            self.program.as_mut().map_or(Ok(()), Program::must_run)?;
             if deadline.has_passed() {
                 let (load, log) = (self.load, self.log_tail());
                 self.stop();
@@ -97,12 +143,12 @@ impl Competitor {
 
     fn runs_wholly(&self) -> bool {
         match self.load {
-            Load::None => true,
+            Load::None | Load::Users(_) => true,
             Load::Hogs(n) => {
                 let is_hog = |child: &&u32| {
                     fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG)
                 };
-                children(self.shell()).iter().filter(is_hog).count() >= n as usize
+                children(self.root).iter().filter(is_hog).count() >= n as usize
             }
             Load::Build(_) => fs::read_dir(BUILD_DIR).is_ok_and(|mut entries| {
                 entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "o")))
@@ -110,67 +156,45 @@ impl Competitor {
         }
     }
 
-    /// Ends the load and removes what it made.
-    pub fn stop(self) {
-        match self.origin {
-            Origin::Unseen(mut program) => program.kill(),
-            // With its leader, what runs in a terminal is hung up on.
-            Origin::Typed { shell } => {
-                if let Some(shell) = Pid::from_raw(shell.cast_signed()) {
-                    let _ = kill_process(shell, Signal::HUP);
-                }
+    /// Fails when the load ended, which would make figures better than they are.
+    pub fn must_still_run(&mut self) -> Result<()> {
+        let Some(program) = &mut self.program else { return self.shell_must_be_busy() };
+        match program.ended()? {
+            None => Ok(()),
+            Some(status) => {
+                bail!("load {} ended during the measurement ({status}): {}", self.load, program.log_tail(8))
             }
+        }
+    }
+
+    fn shell_must_be_busy(&self) -> Result<()> {
+        let deadline = Deadline::after_s(GAP_LIMIT_S);
+        while children(self.root).is_empty() {
+            if deadline.has_passed() {
+                bail!("load {} ended during the measurement: {}", self.load, self.log_tail());
+            }
+            clock::sleep_ms(10);
+        }
+        Ok(())
+    }
+
+    fn log_tail(&self) -> String {
+        self.program.as_ref().map_or_else(|| "its terminal shows why".into(), |program| program.log_tail(5))
+    }
+
+    /// Ends the load and removes what it made. A session ends with its ssh client, and all in it with its terminal.
+    pub fn stop(self) {
+        match (self.program, Pid::from_raw(self.root.cast_signed())) {
+            (Some(mut program), _) => program.kill(),
+            // With its leader, what runs in a terminal is hung up on.
+            (None, Some(shell)) => {
+                let _ = kill_process(shell, Signal::HUP);
+            }
+            (None, None) => {}
         }
         if let Load::Build(_) = self.load {
             // What stays is compiled once more, or not: it is made anew before the next measurement.
             let _ = fs::remove_dir_all(BUILD_DIR);
-        }
-    }
-
-    /// Fails when the load ended, which would make figures better than they are.
-    pub fn must_still_run(&mut self) -> Result<()> {
-        match &mut self.origin {
-            Origin::Unseen(program) => match program.ended()? {
-                None => Ok(()),
-                Some(status) => {
-                    bail!("load {} ended during the measurement ({status}): {}", self.load, program.log_tail(8))
-                }
-            },
-            Origin::Typed { shell } => {
-                let deadline = Deadline::after_s(GAP_LIMIT_S);
-                while children(*shell).is_empty() {
-                    if deadline.has_passed() {
-                        bail!("load {} ended during the measurement: see the terminal", self.load);
-                    }
-                    clock::sleep_ms(10);
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn shell(&self) -> u32 {
-        match &self.origin {
-            Origin::Unseen(program) => program.pid(),
-            Origin::Typed { shell } => *shell,
-        }
-    }
-
-    fn log_tail(&self) -> String {
-        match &self.origin {
-            Origin::Unseen(program) => program.log_tail(5),
-            Origin::Typed { .. } => "see the terminal".into(),
-        }
-    }
-}
-
-/// What a shell runs; `quiet` is an argument of make's.
-fn command_line(load: Load, quiet: &str) -> Option<String> {
-    match load {
-        Load::None => None,
-        Load::Hogs(n) => Some(format!("exec stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp")),
-        Load::Build(n) => {
-            Some(format!("cd {BUILD_DIR} && while make {quiet} clean && make {quiet} -j {n}; do :; done"))
         }
     }
 }

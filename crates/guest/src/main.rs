@@ -10,6 +10,7 @@ mod check;
 mod clock;
 mod ending;
 mod events;
+mod far;
 mod host;
 mod init;
 mod keyboard;
@@ -27,14 +28,15 @@ mod system;
 mod tree;
 mod typist;
 mod verified;
+mod visitor;
 
 use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: appease-guest init                                  first process of a laboratory machine
        appease-guest session                               carry out the job on the job disk
-       appease-guest enter [--scope DIR] [--gate] PROGRAM [ARGUMENT...]
-                                                           run a program in a cgroup of its own
+       appease-guest enter [--scope DIR] [--nice N] [--gate] PROGRAM [ARGUMENT...]
+                                                           run a program in a cgroup, or at a nice value
        appease-guest tree DIR FILES                        generate a C source tree to compile
        appease-guest site DIR ORIGIN                       generate a web page that asks ORIGIN for its parts
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names

@@ -17,6 +17,8 @@ const SEQUENCE: &str = "/sys/kernel/sched_ext/enable_seq";
 /// Programs pass the verifier slowly in an emulated machine.
 const START_LIMIT_S: u64 = 90;
 const STOP_LIMIT_S: u64 = 20;
+/// RSIO section 6.5 compares with users who all raise their priority so.
+const RAISED_NICE: i32 = -10;
 
 /// Who schedules.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub enum Kind {
     Scopes,
     /// The kernel's own, each session in a group.
     Autogroup,
+    /// The kernel's own, everything that users run at nice -10.
+    Nice,
     /// A sched_ext scheduler of somebody else's.
     Peer(String),
     /// Ours.
@@ -39,7 +43,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-autogroup`, `scx_NAME`, `appease[:POLICY][@BACKEND]`.
+    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-autogroup`, `eevdf-nice`, `scx_NAME`, `appease[:POLICY][@BACKEND]`.
     pub fn parse(name: &str) -> Result<Self> {
         let (base, backend) = match name.split_once('@') {
             Some((base, backend)) => (base, Some(backend.to_owned())),
@@ -49,21 +53,31 @@ impl Kind {
             ("eevdf", _) if backend.is_none() => Ok(Self::Eevdf),
             ("eevdf-scopes", _) if backend.is_none() => Ok(Self::Scopes),
             ("eevdf-autogroup", _) if backend.is_none() => Ok(Self::Autogroup),
+            ("eevdf-nice", _) if backend.is_none() => Ok(Self::Nice),
             ("appease", _) => Ok(Self::Appease { policy: None, backend }),
             (_, Some(("appease", policy))) => Ok(Self::Appease { policy: Some(policy.to_owned()), backend }),
             (peer, None) if peer.starts_with("scx_") && !peer.contains('/') && backend.is_none() => {
                 Ok(Self::Peer(peer.to_owned()))
             }
             _ => bail!(
-                "scheduler \"{name}\" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, scx_NAME or \
+                "scheduler \"{name}\" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, eevdf-nice, scx_NAME or \
                  appease[:POLICY][@BACKEND]"
             ),
         }
     }
 
+    /// Where it wants programs.
+    pub fn scopes(&self) -> Result<Scopes> {
+        match self {
+            Self::Scopes => Scopes::each_its_own(),
+            Self::Nice => Ok(Scopes::all_at(RAISED_NICE)),
+            _ => Ok(Scopes::none()),
+        }
+    }
+
     fn command(&self) -> Option<Vec<String>> {
         match self {
-            Self::Eevdf | Self::Scopes | Self::Autogroup => None,
+            Self::Eevdf | Self::Scopes | Self::Autogroup | Self::Nice => None,
             Self::Peer(name) => Some(vec![format!("{TOOLS}/{name}")]),
             Self::Appease { policy, backend } => {
                 let mut argv = vec![format!("{TOOLS}/appease"), "run".into()];
@@ -79,7 +93,7 @@ impl Kind {
 
     fn uses_sched_ext(&self) -> bool {
         match self {
-            Self::Eevdf | Self::Scopes | Self::Autogroup => false,
+            Self::Eevdf | Self::Scopes | Self::Autogroup | Self::Nice => false,
             Self::Peer(_) => true,
             Self::Appease { backend, .. } => backend.as_deref() != Some("nice"),
         }
@@ -108,7 +122,7 @@ impl Scheduler {
             bail!("this kernel ({}) has no sched_ext: choose another with --kernel", crate::system::kernel_release());
         }
         // The daemon lives outside of the applications' cgroups.
-        let mut daemon = Launch::new("scheduler", Scopes::new(false)?, &argv).start()?;
+        let mut daemon = Launch::new("scheduler", Scopes::none(), &argv).start()?;
         let deadline = Deadline::after_s(START_LIMIT_S);
         while !scheduler.is_ready() {
             daemon.must_run()?;
@@ -180,17 +194,10 @@ impl Scheduler {
 
     /// What our own daemon tells about itself; an error under other schedulers.
     pub fn status(&self) -> Result<serde_json::Value> {
-        if !matches!(self.kind, Kind::Appease { .. }) {
+        if !self.is_ours() {
             bail!("only appease tells about lanes");
         }
-        let out = Command::new(format!("{TOOLS}/appease"))
-            .args(["status", "--json"])
-            .output()
-            .context("start appease status")?;
-        if !out.status.success() {
-            bail!("appease status --json: {}", String::from_utf8_lossy(&out.stderr).trim());
-        }
-        serde_json::from_slice(&out.stdout).context("output of appease status --json")
+        status()
     }
 
     /// Whether it is our own.
@@ -202,6 +209,16 @@ impl Scheduler {
     pub fn log_tail(&self) -> String {
         self.daemon.as_ref().map(|daemon| daemon.log_tail(20)).unwrap_or_default()
     }
+}
+
+/// What our own daemon tells about itself.
+pub fn status() -> Result<serde_json::Value> {
+    let out =
+        Command::new(format!("{TOOLS}/appease")).args(["status", "--json"]).output().context("start appease status")?;
+    if !out.status.success() {
+        bail!("appease status --json: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    serde_json::from_slice(&out.stdout).context("output of appease status --json")
 }
 
 fn read(path: &str) -> String {
@@ -250,7 +267,7 @@ mod tests {
             Some("/run/tools/appease run --policy huc --backend nice")
         );
         let error = Kind::parse("eevfd").expect_err("unknown");
-        insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, scx_NAME or appease[:POLICY][@BACKEND]"#);
+        insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);
         assert!(Kind::parse("scx_../sh").is_err());
         assert!(Kind::parse("eevdf@nice").is_err());
     }

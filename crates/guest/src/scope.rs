@@ -1,6 +1,10 @@
-//! Control groups: one for each application, or none at all.
+//! Where programs are put: in control groups, one for each application, or at another nice value than 0.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result};
 
@@ -9,19 +13,46 @@ const ROOT: &str = "/sys/fs/cgroup";
 const WEIGHT: &str = "100";
 
 /// Where programs are put.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Scopes {
     each_its_own: bool,
+    nice: Option<i32>,
 }
 
 impl Scopes {
-    /// Everything in the root group, or every application in a group of its own.
-    pub fn new(each_its_own: bool) -> Result<Self> {
-        if each_its_own {
-            let file = format!("{ROOT}/cgroup.subtree_control");
-            fs::write(&file, "+cpu").with_context(|| format!("write +cpu to {file}"))?;
+    /// Everything in the root group, at nice 0.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Every application in a group of its own.
+    pub fn each_its_own() -> Result<Self> {
+        let file = format!("{ROOT}/cgroup.subtree_control");
+        fs::write(&file, "+cpu").with_context(|| format!("write +cpu to {file}"))?;
+        Ok(Self { each_its_own: true, nice: None })
+    }
+
+    /// Everything in the root group, at this nice value.
+    pub fn all_at(nice: i32) -> Self {
+        Self { each_its_own: false, nice: Some(nice) }
+    }
+
+    /// The nice value, if it is not 0.
+    pub fn nice(self) -> Option<i32> {
+        self.nice
+    }
+
+    /// Puts all processes of a user into the group `name`, as a login manager does with a session.
+    pub fn adopt(self, name: &str, uid: u32) -> Result<()> {
+        let Some(dir) = self.of(name)? else { return Ok(()) };
+        for entry in fs::read_dir("/proc").context("list processes")?.flatten() {
+            let pid = entry.file_name();
+            let is_process = pid.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit());
+            if is_process && entry.metadata().is_ok_and(|data| data.uid() == uid) {
+                put(&dir, &pid.to_string_lossy())?;
+            }
         }
-        Ok(Self { each_its_own })
+        Ok(())
     }
 
     /// The group for the application `name`, made if need be.
@@ -34,5 +65,14 @@ impl Scopes {
         let file = dir.join("cpu.weight");
         fs::write(&file, WEIGHT).with_context(|| format!("write {WEIGHT} to {}", file.display()))?;
         Ok(Some(dir))
+    }
+}
+
+fn put(dir: &Path, pid: &str) -> Result<()> {
+    let file = dir.join("cgroup.procs");
+    match fs::write(&file, pid) {
+        // It has ended meanwhile.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error()) => Ok(()),
+        done => done.with_context(|| format!("write {pid} to {}", file.display())),
     }
 }

@@ -4,17 +4,19 @@ mod apps;
 mod figures;
 mod players;
 mod tasks;
+mod visits;
 
 use std::{collections::BTreeMap, path::PathBuf, process::Command, thread::JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
 use appease_scenario::{Event, Job, Load, MeterKind, Metric, Outcome};
 
-use self::{players::Player, tasks::Task};
+use self::{players::Player, tasks::Task, visits::Visited};
 use crate::{
     app::Program,
     clock::{self, SECOND, from_seconds, idle_ns, now_ns},
     ending::{Ending, outcome_of},
+    far::FarSide,
     host::{self, Host},
     keyboard::Hands,
     load::{self, Competitor},
@@ -28,9 +30,10 @@ use crate::{
     typist::{self, Crew},
 };
 
-/// Realtime priorities: the session must end a measurement on time, the typist must type on time.
+/// Realtime priorities: the session must end a measurement on time, typist and visitors must type on time.
 const SESSION_PRIORITY: u32 = 20;
 const TYPIST_PRIORITY: u32 = 30;
+const VISITOR_PRIORITY: u32 = 30;
 /// How often progress is told and the scheduler looked at.
 const TICK_NS: u64 = SECOND;
 
@@ -95,6 +98,7 @@ struct Session<'a> {
     spinner: Option<Spinner>,
     hands: Option<Hands>,
     server: Option<Program>,
+    far: Option<FarSide>,
     apps: BTreeMap<String, Program>,
     windows: BTreeMap<String, Window>,
     players: BTreeMap<String, Player>,
@@ -105,7 +109,25 @@ struct Session<'a> {
 struct Round {
     scheduler: Option<Scheduler>,
     competitor: Option<Competitor>,
+    actors: Actors,
+}
+
+/// Who acts of their own accord, and comes to an end.
+#[derive(Default)]
+struct Actors {
     typing: Option<JoinHandle<Result<typist::Log>>>,
+    visiting: Option<JoinHandle<Result<Visited>>>,
+}
+
+impl Actors {
+    fn are_there(&self) -> bool {
+        self.typing.is_some() || self.visiting.is_some()
+    }
+
+    fn are_done(&self) -> bool {
+        self.typing.as_ref().is_none_or(JoinHandle::is_finished)
+            && self.visiting.as_ref().is_none_or(JoinHandle::is_finished)
+    }
 }
 
 impl<'a> Session<'a> {
@@ -114,12 +136,13 @@ impl<'a> Session<'a> {
         set_realtime(rustix::process::getpid().as_raw_nonzero().get(), SESSION_PRIORITY)?;
         system::tune(kind == Kind::Autogroup);
         let mut session = Self {
-            scopes: Scopes::new(kind == Kind::Scopes)?,
+            scopes: kind.scopes()?,
             spinner: Some(Spinner::start(job.machine.mode)?),
             job,
             host,
             hands: None,
             server: None,
+            far: None,
             apps: BTreeMap::new(),
             windows: BTreeMap::new(),
             players: BTreeMap::new(),
@@ -127,6 +150,7 @@ impl<'a> Session<'a> {
         if session.needs_screen() {
             session.start_screen()?;
         }
+        session.start_far_side()?;
         Ok(session)
     }
 
@@ -134,12 +158,13 @@ impl<'a> Session<'a> {
     fn measure(&mut self, scheduler: &str, round: &mut Round, metrics: &mut Metrics) -> Result<()> {
         let tasks = self.tasks();
         self.start_apps(&tasks)?;
-        load::prepare(self.job.load)?;
+        load::prepare(self.job.load, self.starter())?;
         // As on a machine that starts its scheduler at boot: before anybody types.
         let scheduler = round.scheduler.insert(Scheduler::start(Kind::parse(scheduler)?)?);
         scheduler.add_channels(&self.job.scenario.channels)?;
         self.host.phase("scheduler-ready");
         let mut crew = self.crew()?;
+        let visitors = self.visitors()?;
         self.warm_up_players()?;
         self.warm_up_tasks(&tasks)?;
 
@@ -158,23 +183,29 @@ impl<'a> Session<'a> {
         };
         self.host.phase("measuring");
         let limit_ns = begin_ns + from_seconds(self.job.scenario.duration_s);
-        round.typing = crew.map(|crew| start_typing(crew, begin_ns, limit_ns)).transpose()?;
+        let actors = &mut round.actors;
+        actors.typing = crew.map(|crew| start_typing(crew, begin_ns, limit_ns)).transpose()?;
+        let visits = visitors.map(|visitors| self.start_visits(visitors, scheduler, begin_ns, limit_ns));
+        actors.visiting = visits.transpose()?;
         let mut findings = Vec::new();
         self.run_tasks(&tasks, limit_ns, metrics, &mut findings)?;
         // Typing that goes on beneath another scheduler says nothing.
-        self.watch(round.typing.as_ref(), &tasks, begin_ns, limit_ns, scheduler)?;
-        let log = round.typing.take().map(joined).transpose()?;
+        self.watch(actors, &tasks, begin_ns, limit_ns, scheduler)?;
+        let log = actors.typing.take().map(joined).transpose()?;
+        let visited = actors.visiting.take().map(joined).transpose()?;
         let end_ns = now_ns();
         let seen = probe.map(Probe::end).transpose()?;
         scheduler.must_be_in_charge()?;
-        if let Some(competitor) = &mut round.competitor {
-            competitor.must_still_run()?;
-        }
-        for app in self.apps.values_mut().chain(&mut self.server) {
+        round.competitor.as_mut().map_or(Ok(()), Competitor::must_still_run)?;
+        let servers = self.server.iter_mut().chain(self.far.as_mut().map(FarSide::server_mut));
+        for app in self.apps.values_mut().chain(servers) {
             app.must_run()?;
         }
         self.add_lanes(scheduler, lanes_before.as_ref(), metrics)?;
 
+        if let Some(visited) = visited {
+            self.add_visits(&visited, metrics, &mut findings);
+        }
         if let Some(seen) = seen {
             self.add_screen(&seen, log.as_ref(), begin_ns, end_ns, metrics, &mut findings);
             if let Some(sched) = &seen.sched {
@@ -196,10 +227,9 @@ impl<'a> Session<'a> {
         if let Some(scheduler) = round.scheduler {
             scheduler.stop();
         }
-        if let Some(typing) = round.typing {
-            // Why it failed is told already.
-            let _ = joined(typing);
-        }
+        // Why they failed is told already.
+        let _ = round.actors.typing.map(joined);
+        let _ = round.actors.visiting.map(joined);
         for mut app in std::mem::take(&mut self.apps).into_values() {
             app.kill();
         }
@@ -257,7 +287,11 @@ impl<'a> Session<'a> {
     /// The meter, unless nothing but the cost of work is wanted: then nothing may add to it.
     fn probe(&self, tasks: &[Task]) -> Result<Option<Probe>> {
         let screen = self.needs_screen();
-        let sched = screen || self.job.load != Load::None || tasks.iter().all(|task| !task.works) && !tasks.is_empty();
+        let visited = self.far.is_some();
+        let sched = screen
+            || visited
+            || self.job.load != Load::None
+            || tasks.iter().all(|task| !task.works) && !tasks.is_empty();
         if !screen && !sched {
             return Ok(None);
         }
@@ -268,32 +302,32 @@ impl<'a> Session<'a> {
     /// Starts what competes: unseen, or in the terminal that the scenario names for it.
     fn start_load(&self, probe: Option<&Probe>, crew: Option<&mut Crew>) -> Result<Option<Competitor>> {
         let Some(id) = &self.job.scenario.load_in else {
-            return Competitor::start(self.job.load, self.scopes, probe);
+            return load::start(self.job.load, self.starter(), probe);
         };
         let (Some(terminal), Some(window), Some(crew)) = (self.apps.get(id), self.windows.get(id), crew) else {
             bail!("nobody can type the load into \"{id}\"");
         };
-        Competitor::typed(self.job.load, terminal, probe, |line| crew.type_line(*window, line))
+        load::start_typed(self.job.load, terminal, probe, |line| crew.type_line(*window, line))
     }
 
     /// Waits for the end of the measured part, keeping an eye on the scheduler.
     fn watch(
         &mut self,
-        typing: Option<&JoinHandle<Result<typist::Log>>>,
+        actors: &Actors,
         tasks: &[Task],
         begin_ns: u64,
         limit_ns: u64,
         scheduler: &mut Scheduler,
     ) -> Result<()> {
-        // A player and a load have no end of their own; a typist and a task have.
+        // A player and a load have no end of their own; typists, visitors and tasks have.
         let plays = self.plays();
         let mut picture_due = self.job.screenshot;
         loop {
             scheduler.must_be_in_charge()?;
             let now = now_ns();
-            let typed = typing.is_none_or(JoinHandle::is_finished);
-            let has_actors = typing.is_some() || !tasks.is_empty();
-            if now >= limit_ns && typed || has_actors && typed && !plays {
+            let done = actors.are_done();
+            let has_actors = actors.are_there() || !tasks.is_empty();
+            if now >= limit_ns && done || has_actors && done && !plays {
                 return Ok(());
             }
             #[allow(clippy::cast_precision_loss)]
@@ -343,8 +377,9 @@ fn start_typing(crew: Crew, begin_ns: u64, end_ns: u64) -> Result<JoinHandle<Res
         .context("start the typist")
 }
 
-fn joined(typing: JoinHandle<Result<typist::Log>>) -> Result<typist::Log> {
-    typing.join().map_err(|_| anyhow!("the typist failed"))?
+fn joined<T>(actor: JoinHandle<Result<T>>) -> Result<T> {
+    let name = actor.thread().name().unwrap_or_default().to_owned();
+    actor.join().map_err(|_| anyhow!("the thread {name} failed"))?
 }
 
 /// SCHED_FIFO for one thread; what it starts is normal again.

@@ -92,6 +92,7 @@ impl Plan {
         for scenario in &scenarios {
             for kernel in &args.kernel {
                 for load in if args.load.is_empty() { &scenario.loads } else { &args.load } {
+                    scenario.accepts(*load).map_err(anyhow::Error::msg)?;
                     let together = if args.same_boot { args.under.len() } else { 1 };
                     for schedulers in args.under.chunks(together) {
                         runs.push(planned(scenario, kernel, *load, schedulers, machine, args)?);
@@ -316,6 +317,7 @@ mod tests {
         insta::assert_snapshot!(told("nap --under scx_flash"), @"scheduler scx_flash is not built (PROJECT/target/lab/peers/bin/scx_flash is not there): run `appease-lab peers scx_flash`");
         insta::assert_snapshot!(told("nap --cpus 2"), @"--cpus is 2: exact mode has 1 CPU; for more write --mode parallel");
         insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
+        insta::assert_snapshot!(told("nap --load users:3"), @r#"load users:3: scenario "nap" has no application of kind ssh"#);
         insta::assert_snapshot!(told("nap --jobs 0"), @"--jobs is 0: allowed is 1 or more");
         fs::write(dir.path().join("scenarios/bad.toml"), "name = \"bad\"\nsummary = 3\n")?;
         assert!(told("bad").contains("bad.toml") && told("bad").contains("summary"), "{}", told("bad"));

@@ -11,16 +11,16 @@ pub const PEERS: [&str; 4] = ["scx_bpfland", "scx_lavd", "scx_flash", "scx_cosmo
 /// Our policies; a new one is a line here.
 const POLICIES: [&str; 2] = ["appease", "rsio"];
 /// What can be written without building a peer.
-pub const OURS: [&str; 3] = ["eevdf", "eevdf-scopes", "appease"];
+pub const OURS: [&str; 4] = ["eevdf", "eevdf-scopes", "eevdf-nice", "appease"];
 /// Schedulers that are the kernel's own.
-const KERNEL: [&str; 2] = [FLAT, "eevdf-scopes"];
+const KERNEL: [&str; 3] = [FLAT, "eevdf-scopes", "eevdf-nice"];
 /// The one that asks nothing of the machine.
 const FLAT: &str = "eevdf";
 
 /// A scheduler by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Scheduler {
-    /// The kernel's, flat or with a cgroup for each application.
+    /// The kernel's: flat, with a cgroup for each application, or with everybody at nice -10.
     Kernel(&'static str),
     /// A sched_ext scheduler of others.
     Peer(String),
@@ -68,7 +68,7 @@ impl fmt::Display for Scheduler {
 }
 
 impl Scheduler {
-    /// Whether it can follow another one in a machine: cgroups cannot be had for one and not for the other.
+    /// Whether it can follow another one in a machine: cgroups and nice values cannot be had for one and not for the other.
     #[must_use]
     pub fn shares_boot(&self) -> bool {
         !matches!(self, Self::Kernel(name) if *name != FLAT)
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn names_are_kept() {
-        for name in ["eevdf", "eevdf-scopes", "scx_lavd", "appease", "appease:appease"] {
+        for name in ["eevdf", "eevdf-scopes", "eevdf-nice", "scx_lavd", "appease", "appease:appease"] {
             assert_eq!(name.parse::<Scheduler>().map(|s| s.to_string()).ok().as_deref(), Some(name));
         }
     }
@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
-        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, appease, appease:POLICY, and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
+        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease, appease:POLICY, and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
         insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio"#);
         assert!(!told("scx_../../bin/sh").is_empty());
     }

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A background load, written `none`, `hogs:N` or `build:N`.
+/// A background load, written `none`, `hogs:N`, `build:N` or `users:N`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Load {
@@ -14,11 +14,14 @@ pub enum Load {
     Hogs(u32),
     /// `make -j N` over a generated C tree, begun again whenever it is done.
     Build(u32),
+    /// N users log in from the far side, and each does what the scenario's ssh application says: they compete with each
+    /// other.
+    Users(u32),
 }
 
-/// A load that is not of one of the three forms.
+/// A load that is not of one of the four forms.
 #[derive(Debug, thiserror::Error)]
-#[error("load \"{0}\" is not known: write none, hogs:N or build:N with N from 1 to 1024")]
+#[error("load \"{0}\" is not known: write none, hogs:N, build:N or users:N with N from 1 to 1024")]
 pub struct ParseLoadError(String);
 
 impl FromStr for Load {
@@ -34,6 +37,7 @@ impl FromStr for Load {
         match kind {
             "hogs" => Ok(Self::Hogs(count)),
             "build" => Ok(Self::Build(count)),
+            "users" => Ok(Self::Users(count)),
             _ => Err(wrong()),
         }
     }
@@ -59,6 +63,7 @@ impl fmt::Display for Load {
             Self::None => f.write_str("none"),
             Self::Hogs(n) => write!(f, "hogs:{n}"),
             Self::Build(n) => write!(f, "build:{n}"),
+            Self::Users(n) => write!(f, "users:{n}"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Load;
+use crate::{Line, Load, Visit, visit::check_user};
 
 /// One experiment, as written in `scenarios/NAME.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub struct Scenario {
     pub packages: Vec<String>,
     /// Loads that are run when the command line names none.
     pub loads: Vec<Load>,
+    /// Who starts the load: this user, in an ssh session of their own. Without one it starts locally.
+    #[serde(default)]
+    pub load_by: Option<String>,
     /// Length of the measured part, virtual seconds. Applications without an end of their own
     /// (a typist, a clip) run this long; actors that finish earlier end the run earlier.
     pub duration_s: f64,
@@ -118,6 +121,8 @@ pub enum AppKind {
         /// The command.
         run: String,
     },
+    /// Somebody who logs in from another machine. The `id` is the user's name; under load `users:N`, N users do the same.
+    Ssh(Visit),
 }
 
 impl AppKind {
@@ -133,7 +138,7 @@ impl AppKind {
     /// Whether it needs an X server.
     #[must_use]
     pub fn needs_screen(&self) -> bool {
-        !matches!(self, Self::Shell { .. })
+        !matches!(self, Self::Shell { .. } | Self::Ssh(_))
     }
 }
 
@@ -184,6 +189,9 @@ pub struct Meter {
     /// For [`MeterKind::Lane`]: command names (`comm`) whose CPU time counts.
     #[serde(default)]
     pub commands: Vec<String>,
+    /// For [`MeterKind::Lane`] of an ssh application: only while this line of it is at work.
+    #[serde(default)]
+    pub line: Option<String>,
 }
 
 /// The port of a server of pages.
@@ -206,6 +214,8 @@ pub enum MeterKind {
     /// `other_lane_pct`: share of the CPU time of the processes with the meter's command names that our
     /// scheduler gave them in the other lane. Nothing under other schedulers.
     Lane,
+    /// `NAME_ms` for each line of an ssh application: from the Enter to the prompt that follows, at the far side.
+    Answer,
     /// `work_ms` of a shell application, start to exit, and `busy_ms`, the CPU time that the whole machine was
     /// not idle meanwhile; in exact mode a millisecond is a million instructions.
     Work,
@@ -220,7 +230,7 @@ pub enum MeterKind {
 pub struct Short {
     /// Replaces `duration_s`.
     pub duration_s: f64,
-    /// Replaces every typist's `times`, where it is smaller.
+    /// Replaces every typist's `times` and every visitor's `rounds`, where it is smaller.
     pub times: u32,
 }
 
@@ -285,6 +295,9 @@ impl Scenario {
             for typist in &mut self.typists {
                 typist.times = typist.times.min(short.times);
             }
+            for visit in self.visits_mut() {
+                visit.rounds = visit.rounds.min(short.times);
+            }
         }
         self
     }
@@ -297,6 +310,9 @@ impl Scenario {
         if more > 0.0 {
             for typist in &mut self.typists {
                 typist.times = (f64::from(typist.times) * longer).ceil() as u32;
+            }
+            for visit in self.visits_mut() {
+                visit.rounds = (f64::from(visit.rounds) * longer).ceil() as u32;
             }
             for clip in &mut self.clips {
                 clip.seconds += more.ceil() as u32;
@@ -316,6 +332,62 @@ impl Scenario {
     #[must_use]
     pub fn clip(&self, name: &str) -> Option<&Clip> {
         self.clips.iter().find(|clip| clip.name == name)
+    }
+
+    /// Who logs in under `load`: names of users, and what each does. Under `users:N` they are numbered.
+    #[must_use]
+    pub fn visitors(&self, load: Load) -> Vec<(String, &App)> {
+        let guests = self.apps.iter().filter(|app| matches!(app.kind, AppKind::Ssh(_)));
+        match load {
+            Load::Users(n) => guests.flat_map(|app| (1..=n).map(move |k| (format!("{}{k}", app.id), app))).collect(),
+            _ => guests.map(|app| (app.id.clone(), app)).collect(),
+        }
+    }
+
+    /// Whether the scenario can be run at `load`.
+    ///
+    /// # Errors
+    /// Says what it lacks.
+    pub fn accepts(&self, load: Load) -> Result<(), String> {
+        if matches!(load, Load::Users(_)) && self.visitors(load).is_empty() {
+            return Err(format!("load {load}: scenario \"{}\" has no application of kind ssh", self.name));
+        }
+        let looked_at = self.meters.iter().any(|meter| meter.line.is_some());
+        if looked_at && self.visitors(load).len() > 1 {
+            return Err(format!("load {load}: a lane meter of a line observes one visitor, not several"));
+        }
+        Ok(())
+    }
+
+    fn visits_mut(&mut self) -> impl Iterator<Item = &mut Visit> {
+        self.apps.iter_mut().filter_map(|app| match &mut app.kind {
+            AppKind::Ssh(visit) => Some(visit),
+            _ => None,
+        })
+    }
+
+    fn check_visits(&self) -> Result<(), String> {
+        const NEEDED: [&str; 2] = ["openssh-client", "openssh-server"];
+        let mut users = BTreeSet::new();
+        let mut lines = BTreeSet::new();
+        for app in &self.apps {
+            let AppKind::Ssh(visit) = &app.kind else { continue };
+            visit.check(&app.id)?;
+            users.insert(app.id.as_str());
+            if let Some(Line { name, .. }) = visit.lines.iter().find(|line| !lines.insert(&line.name)) {
+                return Err(format!("\"{}\": line name \"{name}\" is another user's already", app.id));
+            }
+        }
+        if let Some(user) = &self.load_by {
+            check_user(user)?;
+            if !users.insert(user) {
+                return Err(format!("load_by is \"{user}\", who types already: name another user"));
+            }
+        }
+        match NEEDED.iter().find(|needed| !self.packages.iter().any(|package| package == *needed)) {
+            Some(missing) if !users.is_empty() => Err(format!("users log in, but packages lacks \"{missing}\"")),
+            _ => Ok(()),
+        }
     }
 
     fn check(&self, stem: &str) -> Result<(), String> {
@@ -346,6 +418,7 @@ impl Scenario {
             }
         }
         self.check_load_in()?;
+        self.check_visits()?;
         for typist in &self.typists {
             match self.app(&typist.into).map(|app| &app.kind) {
                 Some(AppKind::Xterm { .. }) => {}
@@ -382,13 +455,20 @@ impl Scenario {
                 MeterKind::Video => app.kind.player().is_some(),
                 MeterKind::Reload => matches!(app.kind, AppKind::Window { .. }),
                 MeterKind::Work | MeterKind::Checks => matches!(app.kind, AppKind::Shell { .. }),
+                MeterKind::Answer => matches!(app.kind, AppKind::Ssh(_)),
                 MeterKind::Lane => !meter.commands.is_empty(),
             };
+            if let Some(line) = &meter.line {
+                let typed = matches!(&app.kind, AppKind::Ssh(visit) if visit.lines.iter().any(|l| l.name == *line));
+                if meter.kind != MeterKind::Lane || !typed {
+                    return Err(format!("meter {:?}: \"{}\" types no line \"{line}\"", meter.kind, meter.app));
+                }
+            }
             if !fits {
                 return Err(format!("meter {:?} cannot observe \"{}\"", meter.kind, meter.app));
             }
         }
-        Ok(())
+        self.loads.iter().try_for_each(|&load| self.accepts(load))
     }
 
     fn check_load_in(&self) -> Result<(), String> {
@@ -397,6 +477,9 @@ impl Scenario {
             Some(AppKind::Xterm { .. }) => {}
             Some(_) => return Err(format!("load_in is \"{id}\", which is no xterm")),
             None => return Err(format!("load_in is \"{id}\", which is not defined")),
+        }
+        if self.load_by.is_some() {
+            return Err(format!("load_in is \"{id}\", and load_by says that somebody starts the load elsewhere"));
         }
         if self.typists.is_empty() {
             return Err(format!("load_in is \"{id}\", but there is no typist to type the load there"));

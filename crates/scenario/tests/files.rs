@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use appease_scenario::Scenario;
+use appease_scenario::{AppKind, Load, Scenario};
 
 const GOOD: &str = r#"
 name = "calm"
@@ -126,9 +126,50 @@ fn a_longer_run_is_busy_to_its_end() {
     assert_eq!((brief.clips[0].seconds, brief.typists[0].times), (8, 3), "what is cut off needs no change");
 }
 
+const VISIT: &str = r#"
+name = "calm"
+summary = "somebody far away"
+packages = ["openssh-client", "openssh-server"]
+loads = ["none", "build:4", "users:3"]
+load_by = "bob"
+duration_s = 5
+
+[[app]]
+id = "alice"
+kind = "ssh"
+run = "exec bash"
+prompt = "next> "
+rounds = 10
+pause_ms = 100
+
+[[app.line]]
+name = "short"
+text = "ls"
+
+[[meter]]
+kind = "answer"
+app = "alice"
+"#;
+
+#[test]
+fn users_log_in_alone_or_many() {
+    let scenario = Scenario::parse(VISIT, "calm", "calm.toml").unwrap_or_else(|error| panic!("{error}"));
+    let users =
+        |load| scenario.visitors(load).into_iter().map(|(user, app)| user + " is " + &app.id).collect::<Vec<_>>();
+    assert_eq!(users(Load::Build(4)), ["alice is alice"]);
+    assert_eq!(users(Load::Users(2)), ["alice1 is alice", "alice2 is alice"]);
+    let rounds = |scenario: &Scenario| match &scenario.apps[0].kind {
+        AppKind::Ssh(visit) => visit.rounds,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(rounds(&scenario.clone().lasting(10.0)), 20);
+    let short = Scenario::parse(&format!("{VISIT}\n[short]\nduration_s = 1\ntimes = 2\n"), "calm", "calm.toml");
+    assert_eq!(short.map(|scenario| rounds(&scenario.shortened())).ok(), Some(2));
+}
+
 #[test]
 fn what_is_wrong_is_named() {
-    let wrong = [
+    let local = [
         ("rows = 24", "rows = 24\ncolour = 3", "colour"),
         ("rows = 24", "rows = \"many\"", "\"many\", expected u32"),
         ("kind = \"xterm\"", "kind = \"gterm\"", "gterm"),
@@ -140,9 +181,28 @@ fn what_is_wrong_is_named() {
         ("duration_s = 5", "duration_s = 5\nload_in = \"shelf\"", "load_in is \"shelf\", which is not defined"),
         ("kind = \"key-to-screen\"", "kind = \"reload\"", "meter Reload cannot observe \"shell\""),
     ];
-    for (old, new, told) in wrong {
-        assert!(GOOD.contains(old), "{old}");
-        let error = Scenario::parse(&GOOD.replacen(old, new, 1), "calm", "calm.toml").err().map(|e| e.to_string());
+    let remote = [
+        ("rounds = 10", "rounds = 10\ncolour = 3", "colour"),
+        ("id = \"alice\"", "id = \"al ice\"", "user \"al ice\""),
+        ("load_by = \"bob\"", "load_by = \"alice\"", "load_by is \"alice\", who types already"),
+        (", \"openssh-server\"", "", "packages lacks \"openssh-server\""),
+        ("text = \"ls\"", "text = \"echo next> \"", "would answer itself"),
+        ("text = \"ls\"", "text = \"ls\\nls\"", "must be one line"),
+        ("prompt = \"next> \"", "prompt = \"$ \"", "too short"),
+        ("kind = \"answer\"", "kind = \"work\"", "meter Work cannot observe \"alice\""),
+        ("kind = \"answer\"", "kind = \"lane\"\ncommands = [\"ls\"]\nline = \"long\"", "types no line \"long\""),
+        ("kind = \"answer\"", "kind = \"lane\"\ncommands = [\"ls\"]\nline = \"short\"", "observes one visitor"),
+    ];
+    refused(GOOD, &local);
+    refused(GOOD, &[("loads = [\"none\"]", "loads = [\"users:2\"]", "no application of kind ssh")]);
+    refused(VISIT, &remote);
+}
+
+/// Each change of a good scenario is refused with these words.
+fn refused(good: &str, changes: &[(&str, &str, &str)]) {
+    for (old, new, told) in changes {
+        assert!(good.contains(old), "{old}");
+        let error = Scenario::parse(&good.replacen(old, new, 1), "calm", "calm.toml").err().map(|e| e.to_string());
         let error = error.unwrap_or_else(|| panic!("{new} was accepted"));
         assert!(error.contains("calm.toml") && error.contains(told), "{new}: {error}");
     }

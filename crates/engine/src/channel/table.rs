@@ -1,5 +1,7 @@
 //! The rules in force.
 
+mod load;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     fmt, io, mem,
@@ -13,8 +15,8 @@ use tracing::{debug, info, warn};
 use super::{
     CLASSES,
     address::Inet,
-    config::{self, BuiltIn, File},
-    spec::{Refusal, Spec, What, class_access},
+    config::BuiltIn,
+    spec::{Refusal, Spec, What},
     who::{self, Owners},
     world::{Aim, World},
 };
@@ -28,8 +30,6 @@ const FIRST_FREE: Slot = 1 + CLASSES.len() as Slot;
 const ROOM: usize = (MAX_RULES - FIRST_FREE) as usize;
 /// Each rule is looked at anew this often, in ticks of a second: also names are. What was missed heals by that.
 const ROUND: u32 = 60;
-/// Where ssh listens.
-const SSH_PORT: u16 = 22;
 
 /// Where a rule comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,13 +107,6 @@ impl Key {
     }
 }
 
-/// What a new configuration changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Changes {
-    pub added: usize,
-    pub removed: usize,
-}
-
 /// A rule that shall be in force.
 struct Wanted {
     spec: Spec,
@@ -169,57 +162,6 @@ impl Channels {
     /// One rule.
     pub(crate) fn entry(&self, slot: Slot) -> Option<&Entry> {
         self.entries.get(&slot)
-    }
-
-    /// Puts a configuration in place of the one before, or changes nothing. `path` is for messages. Rules that both have keep
-    /// their hits; those that were added by command stay.
-    pub(crate) fn load(&mut self, file: File, path: &Path, eyes: &mut impl Eyes) -> Result<Changes, Refusal> {
-        let wanted = self.wanted(&file, path)?;
-        let by_key: HashMap<&Key, &Wanted> = wanted.iter().map(|one| (&one.key, one)).collect();
-        let stays = |key: &Key, entry: &Entry| match (&entry.source, by_key.get(key)) {
-            (Source::Command, _) => true,
-            (_, Some(one)) => one.spec.access == entry.spec.access,
-            (Source::Found(_), None) => true,
-            (Source::BuiltIn | Source::File(_), None) => false,
-        };
-        let gone: HashSet<Slot> =
-            self.slots.iter().filter(|(key, slot)| !stays(key, &self.entries[slot])).map(|(_, slot)| *slot).collect();
-        let others = self.entries.keys().filter(|slot| **slot >= FIRST_FREE && !gone.contains(slot)).count();
-        let new = |one: &&Wanted| self.slots.get(&one.key).is_none_or(|slot| gone.contains(slot));
-        let added = wanted.iter().filter(new).count();
-        if others + added > ROOM + CLASSES.len() {
-            return Err(Refusal::new(format!("{}: {} channels: {}", path.display(), others + added, no_room())));
-        }
-
-        let removed: Vec<(Slot, Entry)> =
-            gone.iter().filter_map(|slot| Some((*slot, self.take(*slot, eyes)?))).collect();
-        let mut put = Vec::new();
-        for one in wanted {
-            if let Some(slot) = self.slots.get(&one.key) {
-                if let Some(entry) = self.entries.get_mut(slot).filter(|entry| entry.source != Source::Command) {
-                    entry.source = one.source;
-                }
-                continue;
-            }
-            let source = one.source.clone();
-            let refused = self.put(one, eyes).and_then(|slot| {
-                put.push(slot);
-                match (&self.entries[&slot].state, source) {
-                    (State::Refused(refusal), Source::File(line)) => Err(config::at(path, line, refusal)),
-                    _ => Ok(()),
-                }
-            });
-            if let Err(refusal) = refused {
-                self.undo(put, removed, eyes);
-                return Err(refusal);
-            }
-        }
-        self.built_in = file.built_in;
-        self.unwanted.clear();
-        self.world.look_at_servers_anew();
-        self.find_servers(eyes);
-        self.tell_writes(eyes);
-        Ok(Changes { added: put.len(), removed: removed.len() })
     }
 
     /// Adds a rule; of its host the addresses are known.
@@ -324,39 +266,6 @@ impl Channels {
         }
     }
 
-    /// What the file and the built-in channels come to; refuses what is there twice.
-    fn wanted(&self, file: &File, path: &Path) -> Result<Vec<Wanted>, Refusal> {
-        let mut wanted: Vec<Wanted> = file
-            .built_in
-            .iter()
-            .filter_map(|one| built_in(*one))
-            .map(|spec| {
-                let owners = Owners::default();
-                Wanted { key: Key::of(&spec, owners), spec, source: Source::BuiltIn, owners }
-            })
-            .collect();
-        let mut seen: HashMap<Key, Source> = wanted.iter().map(|one| (one.key.clone(), Source::BuiltIn)).collect();
-        for (line, spec) in &file.channels {
-            let refused = |refusal: &Refusal| config::at(path, *line, refusal);
-            let owners = who::owners(&spec.who).map_err(|refusal| refused(&refusal))?;
-            let key = Key::of(spec, owners);
-            let twin = match seen.get(&key) {
-                Some(Source::File(other)) => Some(format!("line {other} has it already: remove one of them")),
-                Some(_) => Some("it is built in: remove the line, or take it out of \"built-in\"".into()),
-                None => self.slots.get(&key).and_then(|slot| {
-                    let entry = self.entries.get(slot).filter(|entry| entry.source == Source::Command)?;
-                    Some(is_there(*slot, entry))
-                }),
-            };
-            if let Some(twin) = twin {
-                return Err(refused(&Refusal::new(format!("{spec}: {twin}"))));
-            }
-            seen.insert(key.clone(), Source::File(*line));
-            wanted.push(Wanted { spec: spec.clone(), source: Source::File(*line), owners, key });
-        }
-        Ok(wanted)
-    }
-
     /// Puts a rule into a slot and arms it as far as it can be.
     fn put(&mut self, wanted: Wanted, eyes: &impl Eyes) -> Result<Slot, Refusal> {
         let slot = match wanted.spec.what {
@@ -383,18 +292,6 @@ impl Channels {
             warn!("{error}");
         }
         Some(entry)
-    }
-
-    /// Back to what was there before.
-    fn undo(&mut self, put: Vec<Slot>, removed: Vec<(Slot, Entry)>, eyes: &impl Eyes) {
-        for slot in put {
-            self.take(slot, eyes);
-        }
-        for (slot, entry) in removed {
-            self.slots.insert(Key::of(&entry.spec, entry.owners), slot);
-            self.entries.insert(slot, entry);
-            self.settle(slot, eyes);
-        }
     }
 
     fn free_slot(&mut self) -> Option<Slot> {
@@ -559,13 +456,4 @@ fn class_slot(class: Channel) -> Slot {
 fn accept(port: u16) -> Spec {
     let inet = Inet { protocol: Protocol::Tcp, host: None, port: Some(port) };
     Spec::of(Access { read: true, write: false }, What::Inet(Side::Accept, inet))
-}
-
-/// The rule that a built-in channel is from the start; servers are found later.
-fn built_in(one: BuiltIn) -> Option<Spec> {
-    match one {
-        BuiltIn::Class(class) => Some(Spec::of(class_access(class), What::Class(class))),
-        BuiltIn::Ssh => Some(accept(SSH_PORT)),
-        BuiltIn::RemoteDesktop => None,
-    }
 }

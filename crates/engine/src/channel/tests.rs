@@ -19,6 +19,9 @@ use tempfile::TempDir;
 use super::{spec::tests::spec, *};
 use crate::seams::{BpfError, Eyes, Hits, MissingHook, Process, RULES_PER_TARGET, Rule, Slot, Target};
 
+/// Ten thousand of anything take a fraction of this on a busy machine; what grows with the square takes far more.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(6);
+
 /// The kernel's side: what it was told, and that it makes sense.
 #[derive(Default)]
 pub(crate) struct FakeKernel {
@@ -535,7 +538,7 @@ fn ten_thousand_channels_work_and_too_many_are_refused() {
     };
     let began = Instant::now();
     assert_eq!(bench.load(&text(10_000)), Ok((10_000, 0)));
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     bench.tick();
     assert_eq!(bench.kernel.bound.borrow().len(), 10_006);
     let before = bench.kernel.calls.get();
@@ -556,11 +559,11 @@ fn ten_thousand_files_work() {
         (0..10_000).map(|n| format!("[[channel]]\naccess = \"read\"\nfile = \"{here}/{n}\"\n")).collect();
     let began = Instant::now();
     assert_eq!(bench.load(&text), Ok((10_000, 0)));
-    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     bench.fifo("4711");
     let began = Instant::now();
     bench.tick();
-    assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     let armed = bench.channels.entries_after(0).filter(|(_, entry)| entry.state == State::Armed).count();
     assert_eq!(armed, 7);
 }

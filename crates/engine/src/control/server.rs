@@ -22,8 +22,8 @@ use tokio::{
 use zlink::{ReadyListener, Server, tokio::unix::Stream};
 
 use super::wire::{
-    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, Handler, HopStep, LaneNs,
-    Missing, Reloaded, Standing, Status, Why,
+    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError, Counter, Handler,
+    Handling, HopStep, LaneNs, Lifted, Missing, Reloaded, Standing, Status, Why,
 };
 use crate::Error;
 
@@ -177,7 +177,7 @@ struct Service {
     interface = "appease.control",
     types = [
         Status, Missing, Counter, Command, Attended, Why, Standing, Chain, HopStep, LaneNs, ChannelWords, ChannelPage, ChannelRow,
-        Handler, Reloaded
+        Handler, Reloaded, Lifted, Handling, Confidence
     ],
     vendor = "appease",
     product = "appease",

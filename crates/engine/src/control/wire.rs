@@ -150,8 +150,47 @@ pub struct Why {
     pub loan_left_ns: u64,
     /// How long ago it read from a channel itself, nanoseconds.
     pub channel_read_ago_ns: Option<u64>,
+    /// Who waits for a lock that it holds.
+    pub lift: Option<Lifted>,
+    /// Policy rsio: what makes it part of an interaction, now or a while ago.
+    pub handler: Option<Handling>,
     /// Its CPU time.
     pub lane_ns: LaneNs,
+}
+
+/// That a process runs for one who waits for its lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Lifted {
+    /// Process that waits.
+    pub pid: u32,
+    /// Its command name; empty when it is gone.
+    pub comm: String,
+    /// For what: `file lock`, …
+    pub lock: String,
+}
+
+/// Policy rsio: a handler, a cohandler, or both.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Handling {
+    /// How long it is part of an interaction yet, nanoseconds; negative when that ended so long ago.
+    pub left_ns: i64,
+    /// Channels that it handles itself, by their ids in `appease channel list`.
+    pub channels: Vec<u32>,
+    /// Processes whose cohandler it is.
+    pub cohandler_of: Vec<Confidence>,
+    /// Processes that communicated with it.
+    pub candidates: Vec<Confidence>,
+}
+
+/// A process, and how sure one is of its part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Confidence {
+    /// Process id.
+    pub pid: u32,
+    /// Its command name; empty when it is gone.
+    pub comm: String,
+    /// Of a candidate, from 0 to the ceiling.
+    pub confidence: Option<u32>,
 }
 
 /// A request and how it came to a process.

@@ -31,6 +31,8 @@ impl Session<'_> {
                     shown.push((id, Title::Contains(title)));
                     shell(run)
                 }
+                // They log in when the scheduler is there.
+                AppKind::Ssh(_) => continue,
                 AppKind::Shell { .. } if tasks.iter().any(|task| task.id == id) => continue,
                 AppKind::Shell { run } | AppKind::WindowManager { run } => shell(run),
             };

@@ -1,7 +1,7 @@
 //! Metrics, from what the meters saw.
 
 use anyhow::{Context, Result};
-use appease_scenario::{Job, Load, MeterKind, Metric, Summary};
+use appease_scenario::{Job, Load, Meter, MeterKind, Metric, Summary};
 
 use super::{Metrics, Session};
 use crate::{
@@ -16,8 +16,13 @@ use crate::{
 
 impl Session<'_> {
     pub(super) fn lanes(&self, scheduler: &Scheduler) -> Result<Option<serde_json::Value>> {
-        let wanted = self.job.scenario.meters.iter().any(|meter| meter.kind == MeterKind::Lane);
+        let wanted = self.whole_lanes().next().is_some();
         if wanted && scheduler.is_ours() { scheduler.status().map(Some) } else { Ok(None) }
+    }
+
+    /// Lane meters of the whole measurement.
+    fn whole_lanes(&self) -> impl Iterator<Item = &Meter> {
+        self.job.scenario.meters.iter().filter(|meter| meter.kind == MeterKind::Lane && meter.line.is_none())
     }
 
     pub(super) fn add_lanes(
@@ -28,7 +33,7 @@ impl Session<'_> {
     ) -> Result<()> {
         let Some(before) = before else { return Ok(()) };
         let after = scheduler.status()?;
-        for meter in self.job.scenario.meters.iter().filter(|meter| meter.kind == MeterKind::Lane) {
+        for meter in self.whole_lanes() {
             let read = |status| lane_time(status, &meter.commands).context("appease status --json lists no commands");
             let (start, end) = (read(before)?, read(&after)?);
             let all = end.1 - start.1;
@@ -75,7 +80,7 @@ impl Session<'_> {
                 }
                 MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
                 MeterKind::Reload => add_reloads(seen, &meter.app, window, metrics),
-                MeterKind::Lane | MeterKind::Work | MeterKind::Checks => Ok(()),
+                MeterKind::Lane | MeterKind::Answer | MeterKind::Work | MeterKind::Checks => Ok(()),
             };
             findings.extend(found.err());
         }
@@ -181,7 +186,7 @@ pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut 
             100.0 - 100.0 * to_ms(sched.idle_while_waiting_ns) / to_ms(length_ns.max(1)),
         );
     }
-    if job.load == Load::None {
+    if matches!(job.load, Load::None | Load::Users(_)) {
         return;
     }
     scalar(metrics, "load_share_pct", share(sched.load_ran_ns));

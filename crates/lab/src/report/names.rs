@@ -32,6 +32,10 @@ const METRICS: &[Known] = &[
     known("video_worst_second_fps", "Video frames shown in the worst second", Better::More),
     known("frame_interval_ms", "Time between two frames shown", Better::Less),
     known("video_player_drops", "Frames dropped by the player’s own count", Better::Less),
+    known("load_ms", "Enter of “load” to the next prompt, over ssh", Better::Less),
+    known("short_ms", "Enter of a short command to the next prompt, over ssh", Better::Less),
+    known("loop_ms", "Enter of the long loop to the next prompt, over ssh", Better::Less),
+    known("long_ms", "Enter of a long command to the next prompt, over ssh", Better::Less),
     known("other_lane_pct", "CPU time given in the other lane", Better::Neither),
     known("work_ms", "Work, start to end", Better::Less),
     known("busy_ms", "CPU time of the machine during the work", Better::Less),
@@ -97,6 +101,7 @@ pub(crate) fn scheduler(name: &str) -> String {
     match name {
         "eevdf" => "EEVDF".into(),
         "eevdf-scopes" => "EEVDF, one cgroup per app".into(),
+        "eevdf-nice" => "EEVDF, everybody at nice −10".into(),
         other => other.into(),
     }
 }

@@ -125,6 +125,7 @@ fn weight(load: Load) -> (u8, u32) {
         Load::None => (0, 0),
         Load::Hogs(n) => (1, n),
         Load::Build(n) => (2, n),
+        Load::Users(n) => (3, n),
     }
 }
 
@@ -132,7 +133,8 @@ fn order(scheduler: &str) -> u8 {
     match scheduler {
         "eevdf" => 0,
         "eevdf-scopes" => 1,
-        ours if ours == "appease" || ours.starts_with("appease:") => 3,
-        _ => 2,
+        "eevdf-nice" => 2,
+        ours if ours == "appease" || ours.starts_with("appease:") => 4,
+        _ => 3,
     }
 }
