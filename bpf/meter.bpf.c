@@ -33,6 +33,7 @@ enum {
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
 
 char LICENSE[] SEC("license") = "GPL";
 
@@ -52,6 +53,14 @@ struct task_struct {
 	unsigned int policy;
 	int nr_cpus_allowed;
 	char comm[16];
+} RELOCATED;
+
+struct sock_common {
+	__be16 skc_dport;
+} RELOCATED;
+
+struct sock {
+	struct sock_common __sk_common;
 } RELOCATED;
 
 /* include/uapi/drm/drm_mode.h */
@@ -158,6 +167,26 @@ int BPF_PROG(on_screen_update, void *dev, void *data, void *file)
 	else if (bpf_probe_read_user(event->clips, clips * sizeof(struct meter_clip), (void *)command.clips_ptr))
 		clips = 0;
 	event->code = clips;
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	return 0;
+}
+
+/* A browser sends a request for a page as one message. */
+SEC("fentry/tcp_sendmsg")
+int BPF_PROG(on_request, struct sock *sk)
+{
+	struct meter_event *event;
+
+	if (!measuring_since() || sk->__sk_common.skc_dport != bpf_htons(config.page_port))
+		return 0;
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		count_lost_event();
+		return 0;
+	}
+	event->at_ns = bpf_ktime_get_ns();
+	event->kind = METER_REQUEST;
+	event->code = config.page_port;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
 }

@@ -19,6 +19,7 @@ enum meter_event_kind {
 	METER_KEY = 1,		/* press of a key of the typist's keyboard; code is the key */
 	METER_POINTER = 2,	/* the typist's pointer moves; code is the axis */
 	METER_UPDATE = 3,	/* a screen update; code is the number of clips, 0 for the whole screen */
+	METER_REQUEST = 4,	/* somebody asks a server of pages for one; code is the port */
 };
 
 struct meter_clip {
@@ -38,6 +39,7 @@ struct meter_config {
 	u32 product;
 	u32 nr_cpus;
 	u32 sched;		/* whether processes are observed, too */
+	u32 page_port;		/* of servers of pages */
 };
 
 /* Set when the measurement begins; 0 before. */

@@ -44,6 +44,8 @@ pub enum Happening {
     Pointer,
     /// The screen changed in these rectangles; none means all of it.
     Update(Vec<Rect>),
+    /// A page was asked for.
+    Request,
 }
 
 /// What happened, and when.
@@ -58,6 +60,7 @@ pub struct Record {
 const KEY: u32 = 1;
 const POINTER: u32 = 2;
 const UPDATE: u32 = 3;
+const REQUEST: u32 = 4;
 const HEADER: usize = 16;
 const CLIP: usize = 8;
 
@@ -70,6 +73,7 @@ impl Record {
         let what = match kind {
             KEY => Happening::Key(code),
             POINTER => Happening::Pointer,
+            REQUEST => Happening::Request,
             UPDATE => {
                 let clips = bytes.get(HEADER..HEADER + CLIP * code as usize)?;
                 Happening::Update(clips.chunks_exact(CLIP).map(rect).collect())
@@ -123,6 +127,8 @@ mod tests {
         let update = Record::decode(&raw(UPDATE, 2, &[[1, 2, 3, 4], [5, 6, 7, 8]]));
         let rects = vec![Rect { x1: 1, y1: 2, x2: 3, y2: 4 }, Rect { x1: 5, y1: 6, x2: 7, y2: 8 }];
         assert_eq!(update, Some(Record { at_ns: 7, what: Happening::Update(rects) }));
+        let request = Record::decode(&raw(REQUEST, 80, &[]));
+        assert_eq!(request, Some(Record { at_ns: 7, what: Happening::Request }));
         assert_eq!(Record::decode(&raw(UPDATE, 33, &[])), None, "more clips than fit");
         assert_eq!(Record::decode(&raw(9, 0, &[])), None, "unknown kind");
     }

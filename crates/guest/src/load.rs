@@ -5,6 +5,7 @@ use std::{fs, os::unix::fs::chown, path::Path};
 
 use anyhow::{Context, Result, bail};
 use appease_scenario::Load;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     app::{Launch, Program},
@@ -23,6 +24,8 @@ const HOG: &str = "stress-ng-cpu";
 /// Where the session of a user tells its process.
 const SESSION_FILE: &str = "/tmp/load-session";
 const START_LIMIT_S: u64 = 120;
+/// Time between one program of a typed load and the next, in seconds of a busy CPU.
+const GAP_LIMIT_S: u64 = 10;
 
 /// Who starts the load.
 #[derive(Clone, Copy)]
@@ -36,8 +39,9 @@ pub struct Starter<'a> {
 /// A load at work.
 pub struct Competitor {
     load: Load,
-    program: Program,
-    /// The process from which all others of it come.
+    /// What we started for it; nothing where it was typed into a terminal.
+    program: Option<Program>,
+    /// The process from which all others of it come: where it was typed, the terminal's shell.
     root: u32,
 }
 
@@ -55,36 +59,50 @@ pub fn prepare(load: Load, starter: Starter<'_>) -> Result<()> {
     give(dir)
 }
 
-/// Starts the load and waits until all of it runs.
+/// Starts the load and waits until all of it runs; `None` when there is none.
 pub fn start(load: Load, starter: Starter<'_>, probe: Option<&Probe>) -> Result<Option<Competitor>> {
-    let script = match load {
-        Load::None | Load::Users(_) => return Ok(None),
-        Load::Hogs(n) => format!("exec stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp"),
-        Load::Build(n) => format!("cd {BUILD_DIR} && while make -s clean && make -s -j {n}; do :; done"),
-    };
+    let Some(script) = command_line(load, "-s") else { return Ok(None) };
     let mut competitor = at_gate(load, starter, &script)?;
     if let Some(probe) = probe {
         probe.mark_load(competitor.root)?;
     }
-    competitor.program.open_gate()?;
-    let deadline = Deadline::after_s(START_LIMIT_S);
-    while !competitor.runs_wholly() {
-        competitor.program.must_run()?;
-        if deadline.has_passed() {
-            let log = competitor.program.log_tail(5);
-            competitor.stop();
-            return Err(stalled(format!("load {load} was not running after {START_LIMIT_S} s: {log}")));
-        }
-        clock::sleep_ms(50);
+    competitor.program.as_mut().map_or(Ok(()), Program::open_gate)?;
+    competitor.once_it_runs().map(Some)
+}
+
+/// The same in the shell of a terminal, by `strike`, which types a line there. What it prints is seen.
+pub fn start_typed(
+    load: Load,
+    terminal: &Program,
+    probe: Option<&Probe>,
+    strike: impl FnOnce(&str) -> Result<()>,
+) -> Result<Option<Competitor>> {
+    let Some(line) = command_line(load, "") else { return Ok(None) };
+    let shell = children(terminal.pid()).first().copied();
+    let root = shell.with_context(|| format!("{} has no shell to run the load in", terminal.name))?;
+    if let Some(probe) = probe {
+        probe.mark_load(root)?;
     }
-    Ok(Some(competitor))
+    strike(&format!("{line}\n"))?;
+    Competitor { load, root, program: None }.once_it_runs().map(Some)
+}
+
+/// What a shell runs; `quiet` is an argument of make's.
+fn command_line(load: Load, quiet: &str) -> Option<String> {
+    match load {
+        Load::None | Load::Users(_) => None,
+        Load::Hogs(n) => Some(format!("exec stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp")),
+        Load::Build(n) => {
+            Some(format!("cd {BUILD_DIR} && while make {quiet} clean && make {quiet} -j {n}; do :; done"))
+        }
+    }
 }
 
 /// The load's first process, which waits for a line on its standard input.
 fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor> {
     let Some((far, user)) = starter.user else {
         let program = Launch { gated: true, ..Launch::new("load", starter.scopes, &["sh", "-c", script]) }.start()?;
-        return Ok(Competitor { load, root: program.pid(), program });
+        return Ok(Competitor { load, root: program.pid(), program: Some(program) });
     };
     // One of an earlier round.
     let _ = fs::remove_file(SESSION_FILE);
@@ -96,7 +114,7 @@ fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor>
         if let Some(pid) = told.strip_suffix('\n') {
             let root = pid.parse().with_context(|| format!("{SESSION_FILE} says \"{pid}\""))?;
             starter.scopes.adopt(user, far.uid(user)?)?;
-            return Ok(Competitor { load, program, root });
+            return Ok(Competitor { load, program: Some(program), root });
         }
         program.must_run()?;
         if deadline.has_passed() {
@@ -109,16 +127,28 @@ fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor>
 }
 
 impl Competitor {
+    fn once_it_runs(mut self) -> Result<Self> {
+        let deadline = Deadline::after_s(START_LIMIT_S);
+        while !self.runs_wholly() {
+            self.program.as_mut().map_or(Ok(()), Program::must_run)?;
+            if deadline.has_passed() {
+                let (load, log) = (self.load, self.log_tail());
+                self.stop();
+                return Err(stalled(format!("load {load} was not running after {START_LIMIT_S} s: {log}")));
+            }
+            clock::sleep_ms(50);
+        }
+        Ok(self)
+    }
+
     fn runs_wholly(&self) -> bool {
         match self.load {
             Load::None | Load::Users(_) => true,
             Load::Hogs(n) => {
-                let pid = self.root;
-                let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-                let is_hog = |child: &&str| {
+                let is_hog = |child: &&u32| {
                     fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG)
                 };
-                children.split_whitespace().filter(is_hog).count() >= n as usize
+                children(self.root).iter().filter(is_hog).count() >= n as usize
             }
             Load::Build(_) => fs::read_dir(BUILD_DIR).is_ok_and(|mut entries| {
                 entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "o")))
@@ -128,20 +158,49 @@ impl Competitor {
 
     /// Fails when the load ended, which would make figures better than they are.
     pub fn must_still_run(&mut self) -> Result<()> {
-        match self.program.ended()? {
+        let Some(program) = &mut self.program else { return self.shell_must_be_busy() };
+        match program.ended()? {
             None => Ok(()),
             Some(status) => {
-                bail!("load {} ended during the measurement ({status}): {}", self.load, self.program.log_tail(8))
+                bail!("load {} ended during the measurement ({status}): {}", self.load, program.log_tail(8))
             }
         }
     }
 
+    fn shell_must_be_busy(&self) -> Result<()> {
+        let deadline = Deadline::after_s(GAP_LIMIT_S);
+        while children(self.root).is_empty() {
+            if deadline.has_passed() {
+                bail!("load {} ended during the measurement: {}", self.load, self.log_tail());
+            }
+            clock::sleep_ms(10);
+        }
+        Ok(())
+    }
+
+    fn log_tail(&self) -> String {
+        self.program.as_ref().map_or_else(|| "its terminal shows why".into(), |program| program.log_tail(5))
+    }
+
     /// Ends the load and removes what it made. A session ends with its ssh client, and all in it with its terminal.
-    pub fn stop(mut self) {
-        self.program.kill();
+    pub fn stop(self) {
+        match (self.program, Pid::from_raw(self.root.cast_signed())) {
+            (Some(mut program), _) => program.kill(),
+            // With its leader, what runs in a terminal is hung up on.
+            (None, Some(shell)) => {
+                let _ = kill_process(shell, Signal::HUP);
+            }
+            (None, None) => {}
+        }
         if let Load::Build(_) = self.load {
             // What stays is compiled once more, or not: it is made anew before the next measurement.
             let _ = fs::remove_dir_all(BUILD_DIR);
         }
     }
+}
+
+/// The children of a process's first thread.
+fn children(pid: u32) -> Vec<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
 }

@@ -22,6 +22,7 @@ mod scope;
 mod screen;
 mod sense;
 mod session;
+mod site;
 mod spinner;
 mod system;
 mod tree;
@@ -37,6 +38,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest enter [--scope DIR] [--nice N] [--gate] PROGRAM [ARGUMENT...]
                                                            run a program in a cgroup, or at a nice value
        appease-guest tree DIR FILES                        generate a C source tree to compile
+       appease-guest site DIR ORIGIN                       generate a web page that asks ORIGIN for its parts
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-programs                        check what the kernel's verifier had to do for ours";
 
@@ -48,6 +50,7 @@ fn main() -> ExitCode {
         ["session"] => session::run(),
         ["enter", rest @ ..] => app::enter(rest),
         ["tree", dir, files] => tree::command(dir, files),
+        ["site", dir, origin] => site::generate(dir, origin),
         ["check-sensing"] => sense::check(""),
         ["check-sensing", part] => sense::check(part),
         ["check-programs"] => verified::check(),

@@ -3,7 +3,7 @@
 use appease_scenario::Summary;
 
 use crate::{
-    clock::to_ms,
+    clock::{SECOND, to_ms},
     events::{Happening, Record, Rect},
 };
 
@@ -100,6 +100,8 @@ pub struct Video {
     pub dropped_pct: f64,
     /// Frames shown per second.
     pub fps: f64,
+    /// The fewest frames in a second that begins with one; nothing when none was shown that early.
+    pub worst_second: Option<u64>,
     /// Time from one shown frame to the next.
     pub interval_ms: Option<Summary>,
     /// Frames shown.
@@ -120,17 +122,39 @@ pub fn video(records: &[Record], window: &Window, fps: u32, begin_ns: u64, end_n
         .filter(|record| matches!(&record.what, Happening::Update(clips) if window.is_covered_by(clips)))
         .map(|record| record.at_ns)
         .collect();
-    let periods = (end_ns - begin_ns) * u64::from(fps) / crate::clock::SECOND;
+    let periods = (end_ns - begin_ns) * u64::from(fps) / SECOND;
     let due = periods.saturating_sub(1);
     let missing = due.saturating_sub(shown.len() as u64);
     let gaps: Vec<f64> = shown.windows(2).map(|pair| to_ms(pair[1] - pair[0])).collect();
     Video {
         dropped_pct: if due == 0 { 0.0 } else { 100.0 * missing as f64 / due as f64 },
         fps: shown.len() as f64 / (to_ms(end_ns - begin_ns) / 1e3),
+        worst_second: worst_second(&shown, end_ns),
         interval_ms: Summary::of(&gaps),
         shown: shown.len() as u64,
         due,
     }
+}
+
+/// The fewest instants in a second that begins with one of them and ends before `end_ns`.
+///
+/// A second of the clock may begin just after a frame, and so hold one frame less than are shown in a second; one that
+/// begins with a frame holds them all, as long as each is late by less than a frame's time.
+fn worst_second(shown: &[u64], end_ns: u64) -> Option<u64> {
+    let whole = shown.iter().filter(|&&at_ns| at_ns + SECOND <= end_ns);
+    let counts = whole.enumerate().map(|(place, &at_ns)| {
+        let beyond = shown.partition_point(|&other| other < at_ns + SECOND);
+        (beyond - place) as u64
+    });
+    counts.min()
+}
+
+/// Requests for a page, each with the time in which it was shown: until the next one. What was shown of the last one may
+/// be cut off, so it is left out.
+pub fn reloads(records: &[Record]) -> Vec<Wait> {
+    let requests: Vec<u64> =
+        records.iter().filter(|record| record.what == Happening::Request).map(|record| record.at_ns).collect();
+    requests.windows(2).map(|pair| Wait { from_ns: pair[0], until_ns: pair[1], done_ns: None }).collect()
 }
 
 /// Presses of keys that write something, in order: the instants that the typist's log refers to.
@@ -224,6 +248,36 @@ mod tests {
         assert_eq!(lost.interval_ms.map(|gaps| gaps.p50), Some(80.0));
         let text = [update(1500, &[cell(10, 10)])];
         assert_eq!(video(&text, &window, 25, 1000 * MS, 2000 * MS).shown, 0);
+    }
+
+    #[test]
+    fn the_worst_second_is_short_of_what_was_lost_in_it() {
+        // 25 frames a second for 3 s, each up to 16 ms late.
+        let full: Vec<u64> = (0..75).map(|n| (n * 40 + n * 7 % 17) * MS).collect();
+        assert_eq!(worst_second(&full, 3000 * MS), Some(25));
+        let mut lost = full.clone();
+        lost.remove(40);
+        assert_eq!(worst_second(&lost, 3000 * MS), Some(24));
+        lost.drain(30..50);
+        assert_eq!(worst_second(&lost, 3000 * MS), Some(25 - 21));
+        assert_eq!(worst_second(&full, 900 * MS), None);
+    }
+
+    #[test]
+    fn a_page_is_shown_until_the_next_request() {
+        let request = |at_ms: u64| Record { at_ns: at_ms * MS, what: Happening::Request };
+        let records = [
+            request(100),
+            update(150, &[cell(110, 110)]),
+            update(180, &[cell(110, 130)]),
+            request(400),
+            update(410, &[cell(600, 110)]),
+            update(430, &[cell(110, 110)]),
+            request(700),
+            update(720, &[cell(110, 110)]),
+        ];
+        let shown = answers(&records, &Window::new(XTERM), &reloads(&records), Answer::Last);
+        assert_eq!(shown, Answers { ms: vec![80.0, 30.0], unanswered: 0 });
     }
 
     #[test]

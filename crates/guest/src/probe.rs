@@ -3,6 +3,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use anyhow::{Context, Result, anyhow, bail};
+use appease_scenario::PAGE_PORT;
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, RingBufferBuilder};
 
 use crate::{
@@ -20,6 +21,8 @@ const TASK_SIZE: usize = 64;
 pub struct Observe {
     /// Key presses and screen updates.
     pub screen: bool,
+    /// Requests for pages.
+    pub requests: bool,
     /// Waiting and running of processes.
     pub sched: bool,
     /// Number of CPUs.
@@ -77,16 +80,24 @@ impl Probe {
         for mut map in open.maps_mut() {
             if map.name().to_string_lossy().ends_with(".rodata") {
                 let value = map.initial_value_mut().context("the meter has no settings")?;
-                let settings =
-                    [u32::from(keyboard::VENDOR), u32::from(keyboard::PRODUCT), observe.cpus, u32::from(observe.sched)];
+                let settings = [
+                    u32::from(keyboard::VENDOR),
+                    u32::from(keyboard::PRODUCT),
+                    observe.cpus,
+                    u32::from(observe.sched),
+                    u32::from(PAGE_PORT),
+                ];
                 for (place, setting) in value.chunks_exact_mut(4).zip(settings) {
                     place.copy_from_slice(&setting.to_ne_bytes());
                 }
             }
         }
         for mut program in open.progs_mut() {
-            let wanted =
-                if program.section().to_string_lossy().starts_with("fentry/") { observe.screen } else { observe.sched };
+            let wanted = match program.section().to_string_lossy().as_ref() {
+                "fentry/tcp_sendmsg" => observe.requests,
+                section if section.starts_with("fentry/") => observe.screen,
+                _ => observe.sched,
+            };
             program.set_autoload(wanted);
         }
         let object = open.load().context("load the meter's BPF programs (dmesg and the lines above say why not)")?;

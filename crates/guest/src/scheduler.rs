@@ -179,6 +179,19 @@ impl Scheduler {
         )))
     }
 
+    /// Has our own daemon watch more channels, each given as the arguments of `appease channel add`. Others watch none.
+    pub fn add_channels(&self, channels: &[String]) -> Result<()> {
+        for channel in channels.iter().filter(|_| self.is_ours()) {
+            let mut command = Command::new(format!("{TOOLS}/appease"));
+            command.args(["channel", "add"]).args(channel.split_whitespace());
+            let out = command.output().context("start appease channel add")?;
+            if !out.status.success() {
+                bail!("appease channel add {channel}: {}", String::from_utf8_lossy(&out.stderr).trim());
+            }
+        }
+        Ok(())
+    }
+
     /// What our own daemon tells about itself; an error under other schedulers.
     pub fn status(&self) -> Result<serde_json::Value> {
         if !self.is_ours() {

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use x11rb::{
     connection::Connection,
-    protocol::xproto::{AtomEnum, ConnectionExt, MapState, Window as XWindow},
+    protocol::xproto::{AtomEnum, ConnectionExt, EventMask, MapState, Window as XWindow},
     rust_connection::RustConnection,
 };
 
@@ -27,6 +27,8 @@ pub const HEIGHT: i32 = 1080;
 
 const DISPLAY: &str = ":0";
 const WINDOW_LIMIT_S: u64 = 60;
+/// Windows between the root and an application's own.
+const FRAMES: u32 = 2;
 
 /// A plain frame buffer without acceleration, and no input device but the typist's.
 const CONFIGURATION: &str = r#"
@@ -96,6 +98,24 @@ pub fn start_server(scopes: Scopes) -> Result<Program> {
     Ok(server)
 }
 
+/// By what a window is known.
+#[derive(Debug, Clone, Copy)]
+pub enum Title<'a> {
+    /// All of its title.
+    Is(&'a str),
+    /// A part of its title.
+    Contains(&'a str),
+}
+
+impl Title<'_> {
+    fn fits(self, name: &str) -> bool {
+        match self {
+            Self::Is(title) => name == title,
+            Self::Contains(part) => name.contains(part),
+        }
+    }
+}
+
 /// A look at the display.
 pub struct Screen {
     connection: RustConnection,
@@ -116,14 +136,30 @@ impl Screen {
         Ok(Self { connection, root })
     }
 
+    /// Waits until a window manager is in charge, which it is as soon as it is asked before windows are shown.
+    pub fn wait_for_manager(&self, manager: &mut Program) -> Result<()> {
+        let deadline = Deadline::after_s(WINDOW_LIMIT_S);
+        loop {
+            let root = self.connection.get_window_attributes(self.root)?.reply().context("look at the root window")?;
+            if root.all_event_masks.contains(EventMask::SUBSTRUCTURE_REDIRECT) {
+                return Ok(());
+            }
+            manager.must_run()?;
+            if deadline.has_passed() {
+                return Err(manager.complaint(&format!("did not manage windows within {WINDOW_LIMIT_S} s")));
+            }
+            clock::sleep_ms(20);
+        }
+    }
+
     /// Waits for the window with this title, and says where it is.
-    pub fn window(&self, title: &str, owner: &mut Program) -> Result<Rect> {
+    pub fn window(&self, title: Title, owner: &mut Program) -> Result<Rect> {
         let deadline = Deadline::after_s(WINDOW_LIMIT_S);
         loop {
             if let Some(rect) = self.find(title)? {
                 let screen = Rect { x1: 0, y1: 0, x2: WIDTH, y2: HEIGHT };
                 if !screen.contains(rect) {
-                    bail!("window of \"{title}\" reaches beyond the screen of {WIDTH}x{HEIGHT}: {rect:?}");
+                    bail!("window of \"{}\" reaches beyond the screen of {WIDTH}x{HEIGHT}: {rect:?}", owner.name);
                 }
                 return Ok(rect);
             }
@@ -135,35 +171,49 @@ impl Screen {
         }
     }
 
-    fn find(&self, title: &str) -> Result<Option<Rect>> {
-        let tree = self.connection.query_tree(self.root)?.reply().context("list windows")?;
-        for window in tree.children {
-            // A window may go while we look at it.
-            let Ok(name) =
-                self.connection.get_property(false, window, AtomEnum::WM_NAME, AtomEnum::ANY, 0, 64)?.reply()
-            else {
-                continue;
-            };
-            if name.value != title.as_bytes() {
-                continue;
+    fn find(&self, title: Title) -> Result<Option<Rect>> {
+        // A window manager puts a window of its own around each.
+        let mut level = vec![self.root];
+        for _ in 0..=FRAMES {
+            let mut children = Vec::new();
+            for window in level {
+                // A window may go while we look at it.
+                if let Ok(tree) = self.connection.query_tree(window)?.reply() {
+                    children.extend(tree.children);
+                }
             }
-            let viewable = self
-                .connection
-                .get_window_attributes(window)?
-                .reply()
-                .is_ok_and(|found| found.map_state == MapState::VIEWABLE);
-            if let (true, Ok(place)) = (viewable, self.connection.get_geometry(window)?.reply()) {
-                let (x1, y1) = (i32::from(place.x), i32::from(place.y));
-                let border = 2 * i32::from(place.border_width);
-                return Ok(Some(Rect {
-                    x1,
-                    y1,
-                    x2: x1 + i32::from(place.width) + border,
-                    y2: y1 + i32::from(place.height) + border,
-                }));
+            for &window in &children {
+                if self.has_title(window, title)?
+                    && let Some(rect) = self.place(window)?
+                {
+                    return Ok(Some(rect));
+                }
             }
+            level = children;
         }
         Ok(None)
+    }
+
+    fn has_title(&self, window: XWindow, title: Title) -> Result<bool> {
+        let name = self.connection.get_property(false, window, AtomEnum::WM_NAME, AtomEnum::ANY, 0, 64)?.reply();
+        Ok(name.is_ok_and(|name| title.fits(&String::from_utf8_lossy(&name.value))))
+    }
+
+    /// Where a window is on the screen, its border included; `None` while it is not shown.
+    fn place(&self, window: XWindow) -> Result<Option<Rect>> {
+        let viewable = self
+            .connection
+            .get_window_attributes(window)?
+            .reply()
+            .is_ok_and(|found| found.map_state == MapState::VIEWABLE);
+        let inner = self.connection.translate_coordinates(window, self.root, 0, 0)?.reply();
+        let (true, Ok(inner), Ok(size)) = (viewable, inner, self.connection.get_geometry(window)?.reply()) else {
+            return Ok(None);
+        };
+        let border = i32::from(size.border_width);
+        let (x1, y1) = (i32::from(inner.dst_x) - border, i32::from(inner.dst_y) - border);
+        let (width, height) = (i32::from(size.width) + 2 * border, i32::from(size.height) + 2 * border);
+        Ok(Some(Rect { x1, y1, x2: x1 + width, y2: y1 + height }))
     }
 
     /// Waits until the X server has taken in the typist's device: until its pointer obeys.

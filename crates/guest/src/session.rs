@@ -2,15 +2,16 @@
 
 mod apps;
 mod figures;
+mod players;
 mod tasks;
 mod visits;
 
-use std::{collections::BTreeMap, fs::File, path::PathBuf, process::Command, thread::JoinHandle};
+use std::{collections::BTreeMap, path::PathBuf, process::Command, thread::JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
-use appease_scenario::{AppKind, Event, Job, Load, Metric, Outcome};
+use appease_scenario::{Event, Job, Load, MeterKind, Metric, Outcome};
 
-use self::{tasks::Task, visits::Visited};
+use self::{players::Player, tasks::Task, visits::Visited};
 use crate::{
     app::Program,
     clock::{self, SECOND, from_seconds, idle_ns, now_ns},
@@ -100,9 +101,7 @@ struct Session<'a> {
     far: Option<FarSide>,
     apps: BTreeMap<String, Program>,
     windows: BTreeMap<String, Window>,
-    player_commands: BTreeMap<String, File>,
-    /// Frames that players had dropped when they were let play on.
-    dropped_before: BTreeMap<String, u64>,
+    players: BTreeMap<String, Player>,
 }
 
 /// What is at work under one scheduler beside the applications.
@@ -146,8 +145,7 @@ impl<'a> Session<'a> {
             far: None,
             apps: BTreeMap::new(),
             windows: BTreeMap::new(),
-            player_commands: BTreeMap::new(),
-            dropped_before: BTreeMap::new(),
+            players: BTreeMap::new(),
         };
         if session.needs_screen() {
             session.start_screen()?;
@@ -163,15 +161,16 @@ impl<'a> Session<'a> {
         load::prepare(self.job.load, self.starter())?;
         // As on a machine that starts its scheduler at boot: before anybody types.
         let scheduler = round.scheduler.insert(Scheduler::start(Kind::parse(scheduler)?)?);
+        scheduler.add_channels(&self.job.scenario.channels)?;
         self.host.phase("scheduler-ready");
-        let crew = self.crew()?;
+        let mut crew = self.crew()?;
         let visitors = self.visitors()?;
         self.warm_up_players()?;
         self.warm_up_tasks(&tasks)?;
 
         self.spinner = None;
         let mut probe = self.probe(&tasks)?;
-        round.competitor = load::start(self.job.load, self.starter(), probe.as_ref())?;
+        round.competitor = self.start_load(probe.as_ref(), crew.as_mut())?;
         self.host.phase("load-ready");
         self.play()?;
         clock::sleep_until(now_ns() + from_seconds(self.job.scenario.settle_s));
@@ -235,17 +234,19 @@ impl<'a> Session<'a> {
             app.kill();
         }
         self.windows.clear();
-        self.player_commands.clear();
-        self.dropped_before.clear();
+        self.players.clear();
     }
 
     fn needs_screen(&self) -> bool {
-        let shows = |kind: &AppKind| matches!(kind, AppKind::Xterm { .. } | AppKind::Mplayer { .. });
-        self.job.scenario.apps.iter().any(|app| shows(&app.kind))
+        self.job.scenario.apps.iter().any(|app| app.kind.needs_screen())
+    }
+
+    fn plays(&self) -> bool {
+        self.job.scenario.apps.iter().any(|app| app.kind.player().is_some())
     }
 
     fn start_screen(&mut self) -> Result<()> {
-        let with_sound = self.job.scenario.apps.iter().any(|app| matches!(app.kind, AppKind::Mplayer { .. }));
+        let with_sound = self.plays();
         let mut modules = SCREEN_MODULES.to_vec();
         if with_sound {
             modules.extend(SOUND_MODULES);
@@ -294,7 +295,19 @@ impl<'a> Session<'a> {
         if !screen && !sched {
             return Ok(None);
         }
-        Probe::attach(Observe { screen, sched, cpus: self.job.machine.cpus }).map(Some)
+        let requests = self.job.scenario.meters.iter().any(|meter| meter.kind == MeterKind::Reload);
+        Probe::attach(Observe { screen, requests, sched, cpus: self.job.machine.cpus }).map(Some)
+    }
+
+    /// Starts what competes: unseen, or in the terminal that the scenario names for it.
+    fn start_load(&self, probe: Option<&Probe>, crew: Option<&mut Crew>) -> Result<Option<Competitor>> {
+        let Some(id) = &self.job.scenario.load_in else {
+            return load::start(self.job.load, self.starter(), probe);
+        };
+        let (Some(terminal), Some(window), Some(crew)) = (self.apps.get(id), self.windows.get(id), crew) else {
+            bail!("nobody can type the load into \"{id}\"");
+        };
+        load::start_typed(self.job.load, terminal, probe, |line| crew.type_line(*window, line))
     }
 
     /// Waits for the end of the measured part, keeping an eye on the scheduler.
@@ -307,7 +320,7 @@ impl<'a> Session<'a> {
         scheduler: &mut Scheduler,
     ) -> Result<()> {
         // A player and a load have no end of their own; typists, visitors and tasks have.
-        let plays = self.job.scenario.apps.iter().any(|app| matches!(app.kind, AppKind::Mplayer { .. }));
+        let plays = self.plays();
         let mut picture_due = self.job.screenshot;
         loop {
             scheduler.must_be_in_charge()?;

@@ -168,18 +168,34 @@ impl Crew {
     /// Types what comes before the measurement, and leaves the pointer where the first stroke goes.
     pub fn type_preludes(&mut self) -> Result<()> {
         for typist in (0..self.actors.len()).rev() {
-            let prelude: Vec<char> = self.preludes[typist].chars().collect();
+            let prelude = self.preludes[typist].clone();
             let size = self.actors[typist].waits_for.as_deref().map(size_of);
             self.move_to(typist)?;
-            sleep_until(now_ns() + 2 * KEY_GAP_NS);
-            let mut at_ns = now_ns();
-            for character in &prelude {
-                self.strike(*character, at_ns)?;
-                at_ns += KEY_GAP_NS;
-            }
+            self.type_all(&prelude)?;
             if let Some(size) = size.filter(|_| !prelude.is_empty()) {
                 self.wait_for_prelude(typist, size);
             }
+        }
+        Ok(())
+    }
+
+    /// Types a line into a window in which nobody types else, and goes back to where the first stroke goes.
+    pub fn type_line(&mut self, window: Window, line: &str) -> Result<()> {
+        self.hands.point(window.pointer)?;
+        self.type_all(line)?;
+        if let Some(typist) = self.pointer_at {
+            self.move_to(typist)?;
+        }
+        Ok(())
+    }
+
+    /// Types where the pointer is, once a window manager has noticed that it is there.
+    fn type_all(&self, text: &str) -> Result<()> {
+        sleep_until(now_ns() + 2 * KEY_GAP_NS);
+        let mut at_ns = now_ns();
+        for character in text.chars() {
+            self.strike(character, at_ns)?;
+            at_ns += KEY_GAP_NS;
         }
         Ok(())
     }
@@ -307,7 +323,7 @@ impl Crew {
         Ok(())
     }
 
-    fn strike(&mut self, character: char, at_ns: u64) -> Result<()> {
+    fn strike(&self, character: char, at_ns: u64) -> Result<()> {
         let Some((code, shift)) = key_for(character) else { bail!("{character:?} is not on the keyboard") };
         if shift {
             sleep_until(at_ns.saturating_sub(HOLD_NS / 2));

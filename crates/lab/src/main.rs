@@ -78,7 +78,7 @@ fn list(layout: &Layout) -> Result<()> {
     for name in plan::scenario_names(&layout.scenarios()) {
         let scenario = plan::scenario(layout, &name)?;
         let loads: Vec<String> = scenario.loads.iter().map(ToString::to_string).collect();
-        writeln!(out, "{name:<12} {}\n{:<12} loads: {}", scenario.summary, "", loads.join(" "))?;
+        writeln!(out, "{name:<15} {}\n{:<15} loads: {}", scenario.summary, "", loads.join(" "))?;
     }
     let built = |name: &&str| layout.peer(name).is_file();
     let peers: Vec<&str> = scheduler::PEERS.iter().filter(|name| built(name)).copied().collect();

@@ -28,6 +28,13 @@ pub struct Scenario {
     /// Virtual seconds between the start of the load and the first measured event.
     #[serde(default = "default_settle_s")]
     pub settle_s: f64,
+    /// An xterm with an interactive shell, into which the load is typed before the measurement, rather than that it runs
+    /// unseen: what it prints scrolls there.
+    #[serde(default)]
+    pub load_in: Option<String>,
+    /// Channels beyond the built-in ones, for our own scheduler: arguments of `appease channel add`.
+    #[serde(default)]
+    pub channels: Vec<String>,
     /// Video clips that the host makes before the run.
     #[serde(default, rename = "clip")]
     pub clips: Vec<Clip>,
@@ -93,14 +100,21 @@ pub enum AppKind {
         /// Height in lines.
         rows: u32,
     },
-    /// mplayer, with sound, in a window of the clip's own size.
-    Mplayer {
-        /// Name of a clip.
-        clip: String,
-        /// Left edge, pixels.
-        x: u32,
-        /// Top edge, pixels.
-        y: u32,
+    /// mplayer, with sound.
+    Mplayer(Player),
+    /// mpv, with sound.
+    Mpv(Player),
+    /// Any other program with a window.
+    Window {
+        /// Shell command that becomes it.
+        run: String,
+        /// What its window's title contains.
+        title: String,
+    },
+    /// A window manager; what is started after it finds it in charge. Keyboard focus must follow the pointer under it.
+    WindowManager {
+        /// Shell command that becomes it.
+        run: String,
     },
     /// A shell command without a window; its exit ends the application.
     Shell {
@@ -109,6 +123,38 @@ pub enum AppKind {
     },
     /// Somebody who logs in from another machine. The `id` is the user's name; under load `users:N`, N users do the same.
     Ssh(Visit),
+}
+
+impl AppKind {
+    /// The film and its place, where this is a player.
+    #[must_use]
+    pub fn player(&self) -> Option<&Player> {
+        match self {
+            Self::Mplayer(player) | Self::Mpv(player) => Some(player),
+            _ => None,
+        }
+    }
+
+    /// Whether it needs an X server.
+    #[must_use]
+    pub fn needs_screen(&self) -> bool {
+        !matches!(self, Self::Shell { .. } | Self::Ssh(_))
+    }
+}
+
+/// A film in a window.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Player {
+    /// Name of a clip.
+    pub clip: String,
+    /// Left edge, pixels.
+    pub x: u32,
+    /// Top edge, pixels.
+    pub y: u32,
+    /// Width and height to which the picture is scaled, pixels; the clip's own where there are none.
+    #[serde(default)]
+    pub scaled: Option<(u32, u32)>,
 }
 
 /// Somebody at the keyboard.
@@ -148,6 +194,9 @@ pub struct Meter {
     pub line: Option<String>,
 }
 
+/// The port of a server of pages.
+pub const PAGE_PORT: u16 = 80;
+
 /// The quantities that the guest can measure, each from kernel timestamps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -156,8 +205,12 @@ pub enum MeterKind {
     KeyToScreen,
     /// `command_ms`: Enter to the last screen update inside the window before the next stroke there.
     Command,
-    /// `video_dropped_pct`, `video_fps`, `frame_interval_ms`: screen updates of the player's window.
+    /// `video_dropped_pct`, `video_fps`, `video_worst_second_fps`, `frame_interval_ms`: screen updates of the player's
+    /// window.
     Video,
+    /// `reload_ms`: from a request for a page, which is one to [`PAGE_PORT`], to the last screen update inside the window
+    /// before the next one. What belongs to a page comes from other ports.
+    Reload,
     /// `other_lane_pct`: share of the CPU time of the processes with the meter's command names that our
     /// scheduler gave them in the other lane. Nothing under other schedulers.
     Lane,
@@ -358,12 +411,13 @@ impl Scenario {
             if !ids.insert(app.id.as_str()) {
                 return Err(format!("two applications have the id \"{}\"", app.id));
             }
-            if let AppKind::Mplayer { clip, .. } = &app.kind
+            if let Some(Player { clip, .. }) = app.kind.player()
                 && self.clip(clip).is_none()
             {
                 return Err(format!("application \"{}\" plays clip \"{clip}\", which is not defined", app.id));
             }
         }
+        self.check_load_in()?;
         self.check_visits()?;
         for typist in &self.typists {
             match self.app(&typist.into).map(|app| &app.kind) {
@@ -398,7 +452,8 @@ impl Scenario {
                 MeterKind::KeyToScreen | MeterKind::Command => {
                     matches!(app.kind, AppKind::Xterm { .. }) && self.typists.iter().any(|t| t.into == app.id)
                 }
-                MeterKind::Video => matches!(app.kind, AppKind::Mplayer { .. }),
+                MeterKind::Video => app.kind.player().is_some(),
+                MeterKind::Reload => matches!(app.kind, AppKind::Window { .. }),
                 MeterKind::Work | MeterKind::Checks => matches!(app.kind, AppKind::Shell { .. }),
                 MeterKind::Answer => matches!(app.kind, AppKind::Ssh(_)),
                 MeterKind::Lane => !meter.commands.is_empty(),
@@ -414,6 +469,22 @@ impl Scenario {
             }
         }
         self.loads.iter().try_for_each(|&load| self.accepts(load))
+    }
+
+    fn check_load_in(&self) -> Result<(), String> {
+        let Some(id) = &self.load_in else { return Ok(()) };
+        match self.app(id).map(|app| &app.kind) {
+            Some(AppKind::Xterm { .. }) => {}
+            Some(_) => return Err(format!("load_in is \"{id}\", which is no xterm")),
+            None => return Err(format!("load_in is \"{id}\", which is not defined")),
+        }
+        if self.load_by.is_some() {
+            return Err(format!("load_in is \"{id}\", and load_by says that somebody starts the load elsewhere"));
+        }
+        if self.typists.is_empty() {
+            return Err(format!("load_in is \"{id}\", but there is no typist to type the load there"));
+        }
+        Ok(())
     }
 }
 

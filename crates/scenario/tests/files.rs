@@ -61,6 +61,60 @@ fn an_application_of_each_kind_is_understood_and_short_form_shortens() {
     assert_eq!(short.typists[0].times, 2);
 }
 
+const FILM: &str = r#"
+[[clip]]
+name = "film"
+width = 352
+height = 240
+fps = 24
+seconds = 8
+
+[[app]]
+id = "player"
+kind = "mpv"
+clip = "film"
+x = 0
+y = 20
+scaled = [800, 600]
+"#;
+
+#[test]
+fn a_film_a_manager_and_a_browser_are_understood() {
+    let more = "[[app]]\nid = \"manager\"\nkind = \"window-manager\"\nrun = \"exec wm\"\n\
+                [[app]]\nid = \"browser\"\nkind = \"window\"\nrun = \"exec browser\"\ntitle = \"News\"\n\
+                [[meter]]\nkind = \"reload\"\napp = \"browser\"\n";
+    let top = "channels = [\"read connect 192.0.2.2\"]\nload_in = \"shell\"\n";
+    let scenario = Scenario::parse(&format!("{top}{GOOD}{FILM}{more}"), "calm", "calm.toml");
+    let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+    let film = scenario.app("player").and_then(|app| app.kind.player()).expect("a player");
+    assert_eq!((film.clip.as_str(), film.scaled), ("film", Some((800, 600))));
+    assert!(scenario.apps.iter().all(|app| app.kind.needs_screen()));
+    assert_eq!((scenario.load_in.as_deref(), scenario.channels.len()), (Some("shell"), 1));
+}
+
+#[test]
+fn what_is_wrong_with_a_film_is_named() {
+    let wrong = [
+        ("clip = \"film\"", "clip = \"movie\"", "plays clip \"movie\", which is not defined"),
+        ("scaled = [800, 600]", "scaled = [800]", "expected a tuple of size 2"),
+        ("scaled = [800, 600]", "zoom = 2", "zoom"),
+    ];
+    for (old, new, told) in wrong {
+        let text = format!("{GOOD}{}", FILM.replacen(old, new, 1));
+        let error = Scenario::parse(&text, "calm", "calm.toml").err().map(|e| e.to_string());
+        let error = error.unwrap_or_else(|| panic!("{new} was accepted"));
+        assert!(error.contains(told), "{new}: {error}");
+    }
+}
+
+#[test]
+fn somebody_must_type_the_load() {
+    let silent = GOOD.split("[[typist]]").next().unwrap_or_default();
+    let error = Scenario::parse(&format!("load_in = \"shell\"\n{silent}"), "calm", "calm.toml").err();
+    let error = error.map(|e| e.to_string()).unwrap_or_default();
+    assert!(error.contains("there is no typist to type the load there"), "{error}");
+}
+
 #[test]
 fn a_longer_run_is_busy_to_its_end() {
     let clip = "[[clip]]\nname = \"film\"\nwidth = 320\nheight = 240\nfps = 25\nseconds = 8\n";
@@ -124,6 +178,8 @@ fn what_is_wrong_is_named() {
         ("loads = [\"none\"]", "loads = [\"hogs\"]", "load \"hogs\" is not known"),
         ("name = \"calm\"", "name = \"storm\"", "the file is called calm.toml"),
         ("every_ms = 100", "every_ms = 100\nfoo = 1", "foo"),
+        ("duration_s = 5", "duration_s = 5\nload_in = \"shelf\"", "load_in is \"shelf\", which is not defined"),
+        ("kind = \"key-to-screen\"", "kind = \"reload\"", "meter Reload cannot observe \"shell\""),
     ];
     let remote = [
         ("rounds = 10", "rounds = 10\ncolour = 3", "colour"),

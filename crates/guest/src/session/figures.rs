@@ -1,7 +1,7 @@
 //! Metrics, from what the meters saw.
 
-use anyhow::{Context, Result, bail};
-use appease_scenario::{AppKind, Job, Load, Meter, MeterKind, Metric, Summary};
+use anyhow::{Context, Result};
+use appease_scenario::{Job, Load, Meter, MeterKind, Metric, Summary};
 
 use super::{Metrics, Session};
 use crate::{
@@ -79,6 +79,7 @@ impl Session<'_> {
                     self.add_answers(seen, log, &presses, &meter.app, window, Answer::Last, end_ns, metrics)
                 }
                 MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
+                MeterKind::Reload => add_reloads(seen, &meter.app, window, metrics),
                 MeterKind::Lane | MeterKind::Answer | MeterKind::Work | MeterKind::Checks => Ok(()),
             };
             findings.extend(found.err());
@@ -134,20 +135,22 @@ impl Session<'_> {
         end_ns: u64,
         metrics: &mut Metrics,
     ) -> Result<()> {
-        let fps = match self.job.scenario.app(app).map(|app| &app.kind) {
-            Some(AppKind::Mplayer { clip, .. }) => self.job.scenario.clip(clip).map_or(25, |clip| clip.fps),
-            _ => bail!("\"{app}\" is no player"),
-        };
+        let film = self.job.scenario.app(app).and_then(|app| app.kind.player());
+        let clip = film.and_then(|film| self.job.scenario.clip(&film.clip));
+        let fps = clip.with_context(|| format!("\"{app}\" plays no clip"))?.fps;
         let video = meter::video(&seen.records, window, fps, begin_ns, end_ns);
-        let before = self.dropped_before.get(app).copied().unwrap_or(0);
-        let drops = self.drops(app).map(|drops| drops.saturating_sub(before));
-        eprintln!("{app}: {} frames shown of {} due; mplayer says that it dropped {drops:?}", video.shown, video.due);
+        let drops = self.drops(app);
+        eprintln!("{app}: {} frames shown of {} due; it says that it dropped {drops:?}", video.shown, video.due);
         // That all frames are lost is believed if the player says so, too.
         if video.shown == 0 && drops.unwrap_or(0) == 0 {
             return Err(stalled(format!("the video meter saw no frame of \"{app}\"")));
         }
         scalar(metrics, "video_dropped_pct", video.dropped_pct);
         scalar(metrics, "video_fps", video.fps);
+        if let Some(worst) = video.worst_second {
+            #[allow(clippy::cast_precision_loss)]
+            scalar(metrics, "video_worst_second_fps", worst as f64);
+        }
         if let Some(interval) = video.interval_ms {
             metrics.insert("frame_interval_ms".into(), Metric::Distribution(interval));
         }
@@ -157,6 +160,19 @@ impl Session<'_> {
         }
         Ok(())
     }
+}
+
+fn add_reloads(seen: &Seen, app: &str, window: &Window, metrics: &mut Metrics) -> Result<()> {
+    let waits = meter::reloads(&seen.records);
+    let found = meter::answers(&seen.records, window, &waits, Answer::Last);
+    if found.unanswered > 0 {
+        return Err(stalled(format!("\"{app}\" showed nothing of {} of {} pages", found.unanswered, waits.len())));
+    }
+    let Some(summary) = Summary::of(&found.ms) else {
+        return Err(stalled(format!("reload_ms: \"{app}\" did not ask for a page and then for another")));
+    };
+    metrics.insert("reload_ms".to_owned(), Metric::Distribution(summary));
+    Ok(())
 }
 
 pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut Metrics) {
