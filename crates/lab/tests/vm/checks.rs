@@ -36,6 +36,34 @@ const LONG_RUN_S: u32 = 600;
 const HOGS_SHARE_PCT: f64 = 5.0;
 const LONGEST_WAIT_MS: f64 = 2000.0;
 
+/// What watching costs an operation, against no watching: the ratio, and nanoseconds for each (RSIO section 6.6).
+const OVERHEAD_RATIO: f64 = 1.05;
+const OVERHEAD_NS: f64 = 350.0;
+/// The operations of scenario `overhead`; how many each is, where that is known.
+const OPERATIONS: [(&str, Option<f64>); 10] = [
+    ("null", Some(100_000.0)),
+    ("read", Some(50_000.0)),
+    ("write", Some(50_000.0)),
+    ("pipe", Some(40_000.0)),
+    ("unix", None),
+    ("tcp", None),
+    ("select", None),
+    ("fork", Some(1_000.0)),
+    ("exec", Some(500.0)),
+    ("switch", Some(20_000.0)),
+];
+/// An active console, its worst command (RSIO section 6.1).
+const CONSOLE_MAX_RATIO: f64 = 1.5;
+/// Commands in Octave over ssh, the worst (6.2).
+const OCTAVE_MAX_RATIO: f64 = 1.1;
+/// A page that loads itself, the worst (6.3).
+const WEB_MAX_RATIO: f64 = 1.2;
+/// Frames that the film of `media` has each second (6.4).
+const MEDIA_FPS: f64 = 24.0;
+/// Short commands of 20 users, ms (6.5).
+const MULTIUSER_P90_MS: f64 = 100.0;
+const MULTIUSER_MAX_MS: f64 = 500.0;
+
 type Holds = Box<dyn FnOnce(&Machines) -> anyhow::Result<()> + Send>;
 
 /// Something that must hold.
@@ -114,6 +142,18 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         checks.push(Check::on(kernel, "nobody_served_costs_little", cost));
         for load in of(&["none"], &["none", "hogs:4", "hogs:16", "hogs:64", "build:16"]) {
             checks.push(Check::at(kernel, load, "scrolling_build_stays_in_the_other_lane", scroll));
+        }
+    }
+    for kernel in thorough {
+        checks.push(Check::on(kernel, "watching_costs_little", overhead));
+        checks.push(Check::on(kernel, "twenty_users_do_not_wait", multiuser));
+        for load in of(&["build:16"], &["build:64"]) {
+            checks.push(Check::at(kernel, load, "page_is_as_fast_as_alone", web));
+        }
+        if full {
+            checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
+            checks.push(Check::at(kernel, "build:64", "octave_answers_as_fast_as_alone", octave));
+            checks.push(Check::at(kernel, "build:64", "film_keeps_its_rate", media));
         }
     }
     for kernel in kernels {
@@ -267,6 +307,66 @@ fn scroll(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resu
         share >= SCROLL_OTHER_LANE_PCT,
         "the untouched build had {share:.1} % of its CPU time in the other lane; at least {SCROLL_OTHER_LANE_PCT} % are wanted"
     );
+    Ok(())
+}
+
+/// Without scheduling, against no watching at all; in exact mode, where a nanosecond is an instruction.
+fn overhead(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [watched, unwatched] = machines.good_runs([
+        Spec::new("overhead", "appease:appease@none", "none").on(kernel),
+        Spec::new("overhead", "eevdf", "none").on(kernel),
+    ])?;
+    for (operation, number) in OPERATIONS {
+        let (figure, what) = (format!("{operation}_busy_ms"), format!("{operation}, {kernel}"));
+        let (with, without) = (value(&watched, &figure)?, value(&unwatched, &figure)?);
+        within(&what, with, without, OVERHEAD_RATIO)?;
+        let each_ns = number.map_or(0.0, |number| (with - without) * 1e6 / number);
+        ensure!(each_ns <= OVERHEAD_NS, "{what}: {each_ns:.0} ns more for each; allowed are {OVERHEAD_NS} ns");
+    }
+    Ok(())
+}
+
+fn multiuser(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("multiuser", "appease", "users:20").on(kernel)])?;
+    let short = spread(&run, "short_ms")?;
+    println!("short commands of 20 users: p90 {:.1}, longest {:.1} ms, {kernel}", short.p90, short.max);
+    enough("short commands", short, 3)?;
+    ensure!(short.p90 < MULTIUSER_P90_MS, "p90 is {:.1} ms; allowed are {MULTIUSER_P90_MS} ms", short.p90);
+    ensure!(short.max < MULTIUSER_MAX_MS, "the longest took {:.1} ms; allowed are {MULTIUSER_MAX_MS} ms", short.max);
+    Ok(())
+}
+
+/// The longest of a scenario's waits under load, against the longest without.
+fn longest(
+    machines: &Machines,
+    (scenario, metric): (&'static str, &str),
+    kernel: &str,
+    load: &'static str,
+    ratio: f64,
+) -> anyhow::Result<()> {
+    let runs = loaded_and_alone(machines, scenario, kernel, load)?;
+    let [loaded, alone] = spreads(runs.each_ref(), metric)?;
+    enough(metric, loaded, 2)?;
+    within(&format!("longest {metric} of {scenario} at {load}, {kernel}"), loaded.max, alone.max, ratio)
+}
+
+fn console(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    longest(machines, ("console", "command_ms"), kernel, load, CONSOLE_MAX_RATIO)
+}
+
+fn octave(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    longest(machines, ("octave", "load_ms"), kernel, load, OCTAVE_MAX_RATIO)
+}
+
+fn web(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    longest(machines, ("web", "reload_ms"), kernel, load, WEB_MAX_RATIO)
+}
+
+fn media(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("media", "appease", load).on(kernel)])?;
+    no_frame_lost(&run)?;
+    let worst = value(&run, "video_worst_second_fps")?;
+    ensure!(worst >= MEDIA_FPS, "{worst} frames in the worst second; the film has {MEDIA_FPS}");
     Ok(())
 }
 

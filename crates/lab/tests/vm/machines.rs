@@ -214,7 +214,7 @@ fn kept(arguments: &[&str]) -> anyhow::Result<PathBuf> {
     let target = programs.parent().context("appease-lab has no target directory")?;
     let dir = target.join("acceptance").join(format!("{:016x}", hasher.finish()));
     fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
-    let name = arguments.join(" ").replace("scenarios/", "").replace(['/', ' ', ':', ','], "_").replace("--", "");
+    let name = arguments.join(" ").replace("scenarios/", "").replace(['/', ' ', ':', ',', '@'], "_").replace("--", "");
     Ok(dir.join(name + ".json"))
 }
 
