@@ -1,6 +1,6 @@
 //! Loading `sense.bpf.c`: the hooks that this kernel has now, and those of modules when they arrive.
 
-use std::{cell::RefCell, mem::MaybeUninit, os::fd::AsFd, path::Path, time::Duration};
+use std::{cell::RefCell, collections::HashMap, mem::MaybeUninit, os::fd::AsFd, path::Path, time::Duration};
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, ProgramInput,
@@ -55,6 +55,8 @@ pub struct Sensor {
     pub(crate) main: SenseSkel<'static>,
     /// Later loads of the same object, for the hooks of modules.
     late: Vec<SenseSkel<'static>>,
+    /// Hooks that those have programs for, by index into [`HOOKS`], and which of them.
+    loaded: HashMap<usize, usize>,
     /// On tracepoints, for as long as this lives.
     _tracepoints: Vec<Link>,
     options: SenseOptions,
@@ -99,6 +101,7 @@ impl Sensor {
         let mut sensor = Self {
             main,
             late: Vec::new(),
+            loaded: HashMap::new(),
             _tracepoints: tracepoints,
             options: options.clone(),
             attached,
@@ -135,45 +138,59 @@ impl Sensor {
         names
     }
 
-    /// Whether a rule wants writes to sockets: their hooks cost every writer a little.
+    /// Whether a rule wants writes to sockets: their hooks cost every writer a little. The next
+    /// [`Sensor::attach_new_modules`] minds it.
     ///
     /// # Errors
     /// None that is known; a hook that cannot be attached is left out.
     pub fn set_write_rules(&mut self, sockets: bool) -> Result<(), Error> {
         self.socket_writes = sockets;
-        self.attach_new_modules();
         Ok(())
     }
 
-    /// Attaches hooks by an object of their own, or, when that cannot be loaded, each by one.
+    /// Attaches hooks by an object of their own, or, when that cannot be loaded, each by one. Those that were attached
+    /// before are loaded still.
     fn attach_late(&mut self, hooks: &[usize]) -> Vec<&'static str> {
-        if hooks.is_empty() {
-            return Vec::new();
+        let (known, new): (Vec<usize>, Vec<usize>) = hooks.iter().partition(|&i| self.loaded.contains_key(i));
+        let mut names: Vec<&'static str> = known.into_iter().filter_map(|i| self.attach_again(i)).collect();
+        if new.is_empty() {
+            return names;
         }
-        let attached = load_object(&self.options, hooks, Some(&self.main)).and_then(|mut object| {
-            let links = hooks
-                .iter()
-                .map(|&i| {
-                    let what = format!("attach to {}", HOOKS[i].function);
-                    attach(&mut object, HOOKS[i].program).map_err(|e| Error::libbpf(&what, e))
-                })
-                .collect::<Result<Vec<Link>, Error>>()?;
+        let attached = load_object(&self.options, &new, Some(&self.main)).and_then(|mut object| {
+            let links = new.iter().map(|&i| attach_hook(&mut object, i)).collect::<Result<Vec<Link>, Error>>()?;
             Ok((object, links))
         });
-        match (attached, hooks) {
+        match (attached, new.as_slice()) {
             (Ok((object, links)), _) => {
+                self.loaded.extend(new.iter().map(|&i| (i, self.late.len())));
                 self.late.push(object);
-                self.attached.extend(hooks.iter().copied().zip(links));
-                hooks.iter().map(|&i| HOOKS[i].function).collect()
+                names.extend(new.iter().map(|&i| HOOKS[i].function));
+                self.attached.extend(new.into_iter().zip(links));
             }
-            (Err(error), &[one]) => {
-                let Hook { function, lost, .. } = &HOOKS[one];
-                warn!(function, lost, %error, "hook left out");
-                self.refused.push(one);
-                Vec::new()
-            }
-            (Err(_), many) => many.iter().flat_map(|&one| self.attach_late(&[one])).collect(),
+            (Err(error), &[one]) => self.refuse(one, &error),
+            (Err(_), many) => names.extend(many.iter().flat_map(|&one| self.attach_late(&[one]))),
         }
+        names
+    }
+
+    fn attach_again(&mut self, hook: usize) -> Option<&'static str> {
+        let object = self.late.get_mut(*self.loaded.get(&hook)?)?;
+        match attach_hook(object, hook) {
+            Ok(link) => {
+                self.attached.push((hook, link));
+                Some(HOOKS[hook].function)
+            }
+            Err(error) => {
+                self.refuse(hook, &error);
+                None
+            }
+        }
+    }
+
+    fn refuse(&mut self, hook: usize, error: &Error) {
+        let Hook { function, lost, .. } = &HOOKS[hook];
+        warn!(function, lost, %error, "hook left out");
+        self.refused.push(hook);
     }
 
     /// Stands the hooks down when nobody has been served for a while. To be called about once a second.
@@ -346,6 +363,12 @@ fn load_object(
         reused.map_err(|e| Error::libbpf("share the maps", e))?;
     }
     open.load().map_err(|e| Error::libbpf("load the sensing programs", e))
+}
+
+/// As [`attach`], by index into [`HOOKS`].
+fn attach_hook(object: &mut SenseSkel<'static>, hook: usize) -> Result<Link, Error> {
+    let what = || format!("attach to {}", HOOKS[hook].function);
+    attach(object, HOOKS[hook].program).map_err(|e| Error::libbpf(&what(), e))
 }
 
 fn attach(object: &mut SenseSkel<'static>, name: &str) -> Result<Link, libbpf_rs::Error> {

@@ -179,8 +179,9 @@ impl<P: Platform> Daemon<P> {
                     return error;
                 },
                 _ = world.tick() => {
-                    self.look_after_eyes();
                     self.follow_channels();
+                    // After that, which may need other hooks.
+                    self.look_after_eyes();
                 }
                 Some(answer) = answers.recv() => self.learn(answer),
                 () = reload.notified() => drop(self.reload_file()),

@@ -22,9 +22,9 @@ use crate::{
 };
 
 /// Addresses of the near and the far end; the network is set aside for examples (RFC 5737).
-const NEAR: &str = "192.0.2.1";
-const FAR: &str = "192.0.2.2";
-const NAMESPACE: &str = "far";
+pub const NEAR: &str = "192.0.2.1";
+pub const FAR: &str = "192.0.2.2";
+pub const NAMESPACE: &str = "far";
 /// Below the visitors' hands, above all that is measured.
 const PRIORITY: &str = "25";
 /// First user id of the accounts.
@@ -86,7 +86,8 @@ fn client(user: &str, command: &str) -> Vec<String> {
     words.into_iter().chain(options).chain([near.as_str(), command]).map(str::to_owned).collect()
 }
 
-fn join() -> Result<()> {
+/// Lays the wire between the two sides; module veth must be there.
+pub fn join() -> Result<()> {
     let steps = [
         format!("netns add {NAMESPACE}"),
         format!("link add near type veth peer name far netns {NAMESPACE}"),
@@ -95,7 +96,12 @@ fn join() -> Result<()> {
         format!("-n {NAMESPACE} address add {FAR}/24 dev far"),
         format!("-n {NAMESPACE} link set far up"),
     ];
-    steps.iter().try_for_each(|step| run("ip", &step.split(' ').collect::<Vec<_>>()))
+    steps.iter().try_for_each(|step| ip(step))
+}
+
+/// Runs `ip` with these words.
+pub fn ip(words: &str) -> Result<()> {
+    run("ip", &words.split(' ').collect::<Vec<_>>())
 }
 
 /// A line in each of the account files: useradd would take a second of an emulated CPU for each.

@@ -197,7 +197,7 @@ impl Channels {
             self.take(slot, eyes);
             return Err(refusal);
         }
-        self.tell_writes(eyes);
+        self.tell_needs(eyes);
         Ok(slot)
     }
 
@@ -209,7 +209,7 @@ impl Channels {
         if matches!(entry.source, Source::BuiltIn | Source::Found(_)) {
             self.unwanted.insert(Key::of(&entry.spec, entry.owners));
         }
-        self.tell_writes(eyes);
+        self.tell_needs(eyes);
         Ok(entry)
     }
 
@@ -415,16 +415,16 @@ impl Channels {
         }
     }
 
-    /// Says whether hooks for writes to sockets are needed, when that changes.
-    fn tell_writes(&mut self, eyes: &mut impl Eyes) {
+    /// Has the hooks attached that the rules need now, and others detached: what was asked for holds from the answer on.
+    fn tell_needs(&mut self, eyes: &mut impl Eyes) {
         let writes = self.entries.values().any(|entry| entry.spec.writes_to_sockets());
-        if writes == self.writes {
-            return;
+        if writes != self.writes {
+            match eyes.set_write_rules(writes) {
+                Ok(()) => self.writes = writes,
+                Err(error) => warn!("{error}; writes to sockets are not seen"),
+            }
         }
-        match eyes.set_write_rules(writes) {
-            Ok(()) => self.writes = writes,
-            Err(error) => warn!("{error}; writes to sockets are not seen"),
-        }
+        eyes.attach_new_modules();
     }
 }
 

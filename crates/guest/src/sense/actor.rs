@@ -22,13 +22,12 @@ use rustix::{
 
 use super::{
     object::{Kind, Link},
+    way::LINE,
     wire::{Answer, End, Order},
 };
 
 /// How often both sides look whether there is something new.
 pub const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// What is written; a terminal hands on whole lines.
-const LINE: &[u8] = b"hello\n";
 
 /// Where an actor's orders are.
 pub fn orders_path(dir: &Path, name: &str) -> PathBuf {
@@ -116,6 +115,8 @@ impl Actor {
                 Ok(0)
             }
             Order::Read(end) => read_once(self.end(*end)?),
+            Order::Take(end, way) => number(way.take(self.end(*end)?)?),
+            Order::Give(end, way) => number(way.give(self.end(*end)?, &self.dir)?),
             Order::ReadInThread(end) => {
                 let end = self.end(*end)?;
                 std::thread::scope(|scope| scope.spawn(|| read_once(end)).join())
@@ -136,6 +137,20 @@ impl Actor {
                 while cpu_time() - start < Duration::from_millis((*ms).into()) {}
                 Ok(0)
             }
+            Order::Run(words) => {
+                let (program, rest) = words.split_first().context("no program is named")?;
+                let status = Command::new(program).args(rest).status().with_context(|| format!("start {program}"))?;
+                if !status.success() {
+                    bail!("{program} ended ({status})");
+                }
+                Ok(0)
+            }
+            Order::Repeat(orders) => loop {
+                // What cannot be done just now is done another time.
+                for order in orders {
+                    let _ = self.obey(order);
+                }
+            },
             Order::Spawn(name) => {
                 let child = command(&self.dir, name).spawn().context("start a child")?;
                 let pid = child.id().into();

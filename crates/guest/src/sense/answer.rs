@@ -167,7 +167,26 @@ pub fn missing_hooks() -> Result<Vec<String>> {
         .collect())
 }
 
-fn ask(words: &[&str]) -> Result<Value> {
+/// What the kernel's programs counted under this name.
+pub fn counter(name: &str) -> Result<u64> {
+    let status = ask(&["status", "--json"])?;
+    let counters = status["counters"].as_array().into_iter().flatten();
+    let mut named = counters.filter(|counter| counter["name"] == name);
+    named
+        .next()
+        .and_then(|counter| counter["value"].as_u64())
+        .with_context(|| format!("appease status --json has no counter {name:?}: {status}"))
+}
+
+/// The daemon's answer to a question, as JSON.
+pub fn ask(words: &[&str]) -> Result<Value> {
+    let shown = words.join(" ");
+    let out = command(words)?;
+    serde_json::from_slice(&out).with_context(|| format!("appease {shown}: no JSON"))
+}
+
+/// Runs the command `appease`; what it printed.
+pub fn command(words: &[&str]) -> Result<Vec<u8>> {
     let shown = words.join(" ");
     let out = Command::new(format!("{TOOLS}/appease"))
         .args(words)
@@ -176,7 +195,7 @@ fn ask(words: &[&str]) -> Result<Value> {
     if !out.status.success() {
         bail!("appease {shown}: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
-    serde_json::from_slice(&out.stdout).with_context(|| format!("appease {shown}: no JSON"))
+    Ok(out.stdout)
 }
 
 #[cfg(test)]

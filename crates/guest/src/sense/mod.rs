@@ -9,8 +9,13 @@ mod actor;
 mod answer;
 mod cases;
 mod device;
+mod hogs;
+mod network;
 mod object;
+mod program;
+mod rule;
 mod stage;
+mod way;
 mod wire;
 
 use anyhow::{Result, bail};
@@ -23,8 +28,8 @@ use crate::{
     system,
 };
 
-/// Modules that bring channels.
-const MODULES: &[&str] = &["evdev", "uinput", "mousedev", "joydev", "snd-hda-intel", "snd-hda-codec-generic"];
+/// Modules that bring channels, and a network to reach them by.
+const MODULES: &[&str] = &["evdev", "uinput", "mousedev", "joydev", "snd-hda-intel", "snd-hda-codec-generic", "veth"];
 /// As the daemon calls those with hooks.
 const HOOKED: &[&str] = &["evdev", "mousedev", "joydev", "snd_pcm"];
 /// How long the daemon may take to find out about a new module, busy seconds.

@@ -155,6 +155,11 @@ impl Link {
         Ok(Self { kind, writer, reader, port })
     }
 
+    /// One between these ends.
+    pub fn of(kind: Kind, writer: impl Into<OwnedFd>, reader: impl Into<OwnedFd>) -> Self {
+        Self { kind, writer: writer.into(), reader: reader.into(), port: None }
+    }
+
     fn ends(kind: Kind, dir: &Path) -> Result<(OwnedFd, OwnedFd, Option<u16>)> {
         let (writer, reader) = match kind {
             Kind::UnixStream => both(UnixStream::pair()?),
@@ -175,7 +180,12 @@ impl Link {
                 let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
                 (writer, reader)
             }
-            Kind::Fifo => fifo(&dir.join("fifo"))?,
+            Kind::Fifo => {
+                let path = dir.join("fifo");
+                let ends = fifo(&path)?;
+                fs::remove_file(&path)?;
+                ends
+            }
             Kind::PtyInput => pty()?,
             Kind::PtyOutput => {
                 let (master, slave) = pty()?;
@@ -223,13 +233,13 @@ fn udp(address: &str, connected: bool) -> Result<(OwnedFd, OwnedFd)> {
     udp_pair(address, connected).map(both)
 }
 
-fn fifo(path: &Path) -> Result<(OwnedFd, OwnedFd)> {
+/// Makes a FIFO at `path`, and opens both ends.
+pub fn fifo(path: &Path) -> Result<(OwnedFd, OwnedFd)> {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
     // Opening one end waits for the other, but not while somebody holds both.
     let _both = OpenOptions::new().read(true).write(true).open(path)?;
     let reader = OpenOptions::new().read(true).open(path)?;
     let writer = OpenOptions::new().write(true).open(path)?;
-    fs::remove_file(path)?;
     Ok(both((writer, reader)))
 }
 

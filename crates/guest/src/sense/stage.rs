@@ -7,6 +7,7 @@ use std::{
     os::fd::OwnedFd,
     path::{Path, PathBuf},
     process::{Child, Stdio},
+    rc::Rc,
 };
 
 use anyhow::{Context, Result, bail};
@@ -16,6 +17,7 @@ use super::{
     actor::{self, LOOK_EVERY, Lines},
     answer::{self, Found, Origin},
     device::{Device, Shape},
+    network::Elsewhere,
     object::{Kind, Link},
     wire::{Answer, End, Order},
 };
@@ -27,11 +29,13 @@ use crate::{
 /// How long an actor may take for one order, busy seconds.
 const PATIENCE_S: u64 = 30;
 /// Time in which whoever is told to wait for something does wait for it.
-const SETTLE_MS: u64 = 60;
+pub const SETTLE_MS: u64 = 60;
 
 /// All that a check needs.
 pub struct Stage {
-    dir: PathBuf,
+    /// Where files may be.
+    pub dir: PathBuf,
+    elsewhere: Option<Rc<Elsewhere>>,
     remote: Device,
     remote_node: String,
     actors_so_far: u32,
@@ -49,7 +53,16 @@ impl Stage {
         fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
         let remote = Device::new(Shape::Remote)?;
         let remote_node = remote.node("event")?;
-        Ok(Self { dir, remote, remote_node, actors_so_far: 0, check: String::new(), verdicts: 0, failed: 0 })
+        Ok(Self {
+            dir,
+            elsewhere: None,
+            remote,
+            remote_node,
+            actors_so_far: 0,
+            check: String::new(),
+            verdicts: 0,
+            failed: 0,
+        })
     }
 
     /// Carries out one check.
@@ -78,6 +91,21 @@ impl Stage {
     /// Where FIFOs may be.
     pub fn link(&self, kind: Kind) -> Result<Link> {
         Link::new(kind, &self.dir)
+    }
+
+    /// Another machine, the same for all checks.
+    pub fn elsewhere(&mut self) -> Result<Rc<Elsewhere>> {
+        if let Some(there) = &self.elsewhere {
+            return Ok(Rc::clone(there));
+        }
+        let there = Rc::new(Elsewhere::new()?);
+        self.elsewhere = Some(Rc::clone(&there));
+        Ok(there)
+    }
+
+    /// Notes a figure.
+    pub fn figure(&self, name: &str, value: f64) {
+        println!("figure {name} {value:.4}");
     }
 
     /// Starts an actor; `role` says who it is in error messages.

@@ -7,7 +7,10 @@ use std::{fmt, str::FromStr};
 
 use anyhow::{Context, Error, Result, bail};
 
-use super::object::Kind;
+use super::{object::Kind, way::Way};
+
+/// Between orders that are repeated together.
+const BETWEEN: &str = "; ";
 
 /// A descriptor of an actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,10 @@ pub enum Order {
     },
     /// Read once.
     Read(End),
+    /// Read once, by such a system call.
+    Take(End, Way),
+    /// Write a line by such a system call.
+    Give(End, Way),
     /// Read once, in another thread.
     ReadInThread(End),
     /// Look at a message without taking it.
@@ -46,6 +53,10 @@ pub enum Order {
     SendTo(End, u16),
     /// Spend so many milliseconds of CPU time.
     Burn(u32),
+    /// Start a program, of these words, and wait for its end.
+    Run(Vec<String>),
+    /// Do this again and again, until killed.
+    Repeat(Vec<Order>),
     /// Start another actor, known by this name; answers its process id.
     Spawn(String),
     /// Make such an object, write to it and read that.
@@ -85,6 +96,8 @@ impl fmt::Display for Order {
             Self::Open { path, nonblocking: false } => write!(f, "open {path}"),
             Self::Open { path, nonblocking: true } => write!(f, "open-nonblocking {path}"),
             Self::Read(end) => write!(f, "read {end}"),
+            Self::Take(end, way) => write!(f, "take {end} {way}"),
+            Self::Give(end, way) => write!(f, "give {end} {way}"),
             Self::ReadInThread(end) => write!(f, "read-in-thread {end}"),
             Self::Peek(end) => write!(f, "peek {end}"),
             Self::Poll(end, ms) => write!(f, "poll {end} {ms}"),
@@ -92,6 +105,11 @@ impl fmt::Display for Order {
             Self::Signal(end) => write!(f, "signal {end}"),
             Self::SendTo(end, port) => write!(f, "send-to {end} {port}"),
             Self::Burn(ms) => write!(f, "burn {ms}"),
+            Self::Run(words) => write!(f, "run {}", words.join(" ")),
+            Self::Repeat(orders) => {
+                let orders: Vec<String> = orders.iter().map(Self::to_string).collect();
+                write!(f, "repeat {}", orders.join(BETWEEN))
+            }
             Self::Spawn(name) => write!(f, "spawn {name}"),
             Self::Own(kind) => write!(f, "own {kind}"),
             Self::Litter(kind, number) => write!(f, "litter {kind} {number}"),
@@ -105,11 +123,16 @@ impl FromStr for Order {
     type Err = Error;
 
     fn from_str(line: &str) -> Result<Self> {
+        if let Some(orders) = line.strip_prefix("repeat ") {
+            return orders.split(BETWEEN).map(str::parse).collect::<Result<_>>().map(Self::Repeat);
+        }
         let words: Vec<&str> = line.split(' ').collect();
         Ok(match words.as_slice() {
             ["open", path] => Self::Open { path: (*path).to_owned(), nonblocking: false },
             ["open-nonblocking", path] => Self::Open { path: (*path).to_owned(), nonblocking: true },
             ["read", end] => Self::Read(end.parse()?),
+            ["take", end, way] => Self::Take(end.parse()?, way.parse()?),
+            ["give", end, way] => Self::Give(end.parse()?, way.parse()?),
             ["read-in-thread", end] => Self::ReadInThread(end.parse()?),
             ["peek", end] => Self::Peek(end.parse()?),
             ["poll", end, ms] => Self::Poll(end.parse()?, ms.parse()?),
@@ -117,6 +140,9 @@ impl FromStr for Order {
             ["signal", end] => Self::Signal(end.parse()?),
             ["send-to", end, port] => Self::SendTo(end.parse()?, port.parse()?),
             ["burn", ms] => Self::Burn(ms.parse()?),
+            ["run", words @ ..] if !words.is_empty() => {
+                Self::Run(words.iter().map(|word| (*word).to_owned()).collect())
+            }
             ["spawn", name] => Self::Spawn((*name).to_owned()),
             ["own", kind] => Self::Own(kind.parse()?),
             ["litter", kind, number] => Self::Litter(kind.parse()?, number.parse()?),
@@ -174,6 +200,10 @@ mod tests {
             Order::Signal(End::Output),
             Order::SendTo(End::Output, 4000),
             Order::Burn(100),
+            Order::Take(End::Input, Way::Splice),
+            Order::Give(End::Output, Way::VectorAt),
+            Order::Run(vec!["sh".into(), "-c".into(), "true".into()]),
+            Order::Repeat(vec![Order::Burn(1), Order::Write(End::Output), Order::Read(End::Input)]),
             Order::Spawn("child".into()),
             Order::Litter(Kind::Pipe, 9),
             Order::Splices(3),
@@ -190,7 +220,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for line in ["", "read", "read elsewhere", "own goal", "burn much", "open a b"] {
+        for line in
+            ["", "read", "read elsewhere", "own goal", "burn much", "open a b", "take input away", "run", "repeat x"]
+        {
             assert!(line.parse::<Order>().is_err(), "{line}");
         }
         assert!("maybe".parse::<Answer>().is_err());

@@ -74,7 +74,7 @@ impl Channels {
         self.unwanted.clear();
         self.world.look_at_servers_anew();
         self.find_servers(eyes);
-        self.tell_writes(eyes);
+        self.tell_needs(eyes);
         Ok(Changes { added: put.len(), removed: removed.len() })
     }
 

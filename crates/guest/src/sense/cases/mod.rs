@@ -1,10 +1,14 @@
 //! The checks themselves, by what they are about.
 
+mod abuse;
 mod audio;
 mod channels;
+mod files;
 mod guards;
+mod locks;
 mod messages;
 mod origins;
+mod sockets;
 
 use anyhow::Result;
 
@@ -15,7 +19,18 @@ pub type Case = (String, Box<dyn FnOnce(&mut Stage) -> Result<()>>);
 
 /// All checks, in order.
 pub fn all() -> Vec<Case> {
-    [channels::all(), audio::all(), messages::all(), origins::all(), guards::all()].into_iter().flatten().collect()
+    let parts = [
+        channels::all(),
+        audio::all(),
+        messages::all(),
+        origins::all(),
+        guards::all(),
+        files::all(),
+        sockets::all(),
+        locks::all(),
+        abuse::all(),
+    ];
+    parts.into_iter().flatten().collect()
 }
 
 /// Shorthand for a table of checks.

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Reads once from standard input, by the call that the argument names, and stays. Prints "ready" before, and the result after.
+ *
+ *	uring		a read by io_uring
+ *	uring-hasty	the same, which does not wait, and must find nothing
+ *	many		recvmmsg
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/io_uring.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static char buffer[4096];
+
+static void *map(int ring, size_t size, off_t what)
+{
+	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring, what);
+}
+
+/* What the read gives, or -errno. */
+static int uring_read(int flags)
+{
+	struct io_uring_params params = {};
+	int ring = syscall(SYS_io_uring_setup, 1, &params);
+	struct io_uring_sqe *entry;
+	struct io_uring_cqe *done;
+	char *submitted, *completed;
+
+	if (ring < 0)
+		return -errno;
+	submitted = map(ring, params.sq_off.array + params.sq_entries * sizeof(__u32), IORING_OFF_SQ_RING);
+	completed = map(ring, params.cq_off.cqes + params.cq_entries * sizeof(*done), IORING_OFF_CQ_RING);
+	entry = map(ring, params.sq_entries * sizeof(*entry), IORING_OFF_SQES);
+	if (submitted == MAP_FAILED || completed == MAP_FAILED || (void *)entry == MAP_FAILED)
+		return -errno;
+	*entry = (struct io_uring_sqe){
+		.opcode = IORING_OP_READ,
+		.off = -1,
+		.addr = (unsigned long)buffer,
+		.len = sizeof(buffer),
+		.rw_flags = flags,
+	};
+	*(__u32 *)(submitted + params.sq_off.array) = 0;
+	__atomic_store_n((__u32 *)(submitted + params.sq_off.tail), 1, __ATOMIC_RELEASE);
+	if (syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+		return -errno;
+	done = (struct io_uring_cqe *)(completed + params.cq_off.cqes);
+	return done->res;
+}
+
+static int read_many(void)
+{
+	struct iovec part = { buffer, sizeof(buffer) };
+	struct mmsghdr messages[2] = { { .msg_hdr = { .msg_iov = &part, .msg_iovlen = 1 } } };
+
+	messages[1] = messages[0];
+	return recvmmsg(0, messages, 2, MSG_WAITFORONE, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	int is_hasty, result;
+
+	if (argc != 2)
+		return 2;
+	is_hasty = !strcmp(argv[1], "uring-hasty");
+	puts("ready");
+	fflush(stdout);
+	result = strcmp(argv[1], "many") ? uring_read(is_hasty ? RWF_NOWAIT : 0) : read_many();
+	printf("%d\n", result);
+	fflush(stdout);
+	if ((result > 0) == is_hasty)
+		return 1;
+	for (;;)
+		pause();
+}

@@ -1,0 +1,148 @@
+//! Nobody gains CPU time by tricks: a hog that uses one beside hogs that do not has the share that it has without.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow};
+use rustix::fs::{OFlags, fcntl_setfl};
+
+use super::{Case, case};
+use crate::{
+    clock,
+    sense::{
+        device::{Device, Shape},
+        hogs::Hogs,
+        network::local,
+        object::{Kind, Link},
+        rule::Rule,
+        stage::{Actor, Stage},
+        wire::{End, Order},
+    },
+};
+
+/// Honest hogs beside the one that tries.
+const OTHERS: usize = 3;
+/// What a trick may gain: its share of CPU time against that without it.
+const GAIN: f64 = 1.05;
+/// Shares are measured for so long, ms; somebody is served all the while.
+const MEASURED_MS: u64 = 3000;
+/// Time in which all begin, ms.
+const BEGIN_MS: u64 = 300;
+/// What it burns between two attempts, ms.
+const BURNT_MS: u32 = 1;
+const PORT: u16 = 7200;
+
+pub fn all() -> Vec<Case> {
+    let own = [("pty", Kind::PtyInput), ("pipe", Kind::Pipe), ("unix", Kind::UnixStream), ("tcp", Kind::Tcp)];
+    let own = own.into_iter().map(|(name, kind)| {
+        case(&format!("abuse: {name} of its own"), move |stage| {
+            let link = stage.link(kind)?;
+            own_link(stage, name, &link)
+        })
+    });
+    let more = [
+        case("abuse: device without data", device),
+        case("abuse: port fed by itself", fed_by_itself),
+        case("abuse: port fed by a partner", |stage| fed_by_partner(stage, "partner", false)),
+        case("abuse: port fed by a partner that is waited for", |stage| fed_by_partner(stage, "awaited_partner", true)),
+    ];
+    own.chain(more).collect()
+}
+
+/// Compares what a party has with what as many honest hogs have in its place.
+fn gain(stage: &mut Stage, name: &str, pids: &[u32], begin: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut customer = stage.handler("customer", None, None)?;
+    let honest = Hogs::start(pids.len())?;
+    let honest_pids: Vec<u32> = honest.pids().collect();
+    let without = share(stage, &mut customer, &honest_pids, || Ok(()))?;
+    drop(honest);
+    let with = share(stage, &mut customer, pids, begin)?;
+    stage.figure(&format!("abuse_gain_{name}"), with / without);
+    let holds =
+        if with / without <= GAIN { Ok(()) } else { Err(anyhow!("{with:.3} of the CPU, {without:.3} without")) };
+    stage.verdict("no more than without it", holds);
+    Ok(())
+}
+
+/// Actors that burn CPU time and do something between.
+fn try_orders(stage: &mut Stage, name: &str, actors: &mut [(&mut Actor, Vec<Order>)]) -> Result<()> {
+    let pids: Vec<u32> = actors.iter().map(|(actor, _)| actor.pid).collect();
+    gain(stage, name, &pids, || {
+        actors.iter_mut().try_for_each(|(actor, orders)| {
+            let orders = [Order::Burn(BURNT_MS)].into_iter().chain(orders.drain(..)).collect();
+            actor.tell(&Order::Repeat(orders))
+        })
+    })
+}
+
+const GIVE: Order = Order::Write(End::Output);
+const TAKE: Order = Order::Read(End::Input);
+
+/// Who writes to itself and reads that.
+fn own_link(stage: &mut Stage, name: &str, link: &Link) -> Result<()> {
+    let mut hermit = stage.actor("hermit", Some(&link.reader), Some(&link.writer))?;
+    try_orders(stage, name, &mut [(&mut hermit, vec![GIVE, TAKE])])
+}
+
+fn device(stage: &mut Stage) -> Result<()> {
+    let device = Device::new(Shape::Remote)?;
+    let mut reader = stage.actor("reader", None, None)?;
+    reader.opens_nonblocking(&device.node("event")?)?;
+    try_orders(stage, "device", &mut [(&mut reader, vec![Order::Read(End::Channel)])])
+}
+
+fn fed_by_itself(stage: &mut Stage) -> Result<()> {
+    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
+    own_link(stage, "own_port", &local("127.0.0.1", PORT)?)
+}
+
+fn fed_by_partner(stage: &mut Stage, name: &str, waits: bool) -> Result<()> {
+    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
+    let link = local("127.0.0.1", PORT)?;
+    if !waits {
+        fcntl_setfl(&link.reader, OFlags::NONBLOCK).context("make a socket not wait")?;
+    }
+    let mut writer = stage.actor("writer", None, Some(&link.writer))?;
+    let mut reader = stage.actor("reader", Some(&link.reader), None)?;
+    try_orders(stage, name, &mut [(&mut writer, vec![GIVE]), (&mut reader, vec![TAKE])])
+}
+
+/// Share of the CPU time that all have which these processes and their children have beside honest hogs.
+fn share(stage: &mut Stage, customer: &mut Actor, pids: &[u32], begin: impl FnOnce() -> Result<()>) -> Result<f64> {
+    let (party, others) = (Group::new("party")?, Group::new("others")?);
+    let hogs = Hogs::start(OTHERS)?;
+    pids.iter().try_for_each(|&pid| party.take(pid))?;
+    hogs.pids().try_for_each(|pid| others.take(pid))?;
+    begin()?;
+    stage.attend(customer)?;
+    clock::sleep_ms(BEGIN_MS);
+    let before = (party.used_us()?, others.used_us()?);
+    clock::sleep_ms(MEASURED_MS);
+    let (party, others) = (party.used_us()? - before.0, others.used_us()? - before.1);
+    Ok(party / (party + others))
+}
+
+/// A cgroup that is there for the kernel's account of CPU time: no controller, no weight.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(name: &str) -> Result<Self> {
+        let dir = Path::new("/sys/fs/cgroup").join(name);
+        fs::create_dir_all(&dir).with_context(|| format!("create cgroup {}", dir.display()))?;
+        Ok(Self(dir))
+    }
+
+    fn take(&self, pid: u32) -> Result<()> {
+        let file = self.0.join("cgroup.procs");
+        fs::write(&file, pid.to_string()).with_context(|| format!("write {pid} to {}", file.display()))
+    }
+
+    fn used_us(&self) -> Result<f64> {
+        let file = self.0.join("cpu.stat");
+        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
+        let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
+        used.and_then(|us| us.parse().ok()).with_context(|| format!("{} has no usage_usec", file.display()))
+    }
+}

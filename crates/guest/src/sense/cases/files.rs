@@ -1,0 +1,227 @@
+//! Files that a rule names: a FIFO, and a device without a class of its own.
+
+use std::{fs, fs::File, process::Command};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use rustix::fs::{OFlags, fcntl_setfl};
+
+use super::{Case, case};
+use crate::{
+    clock,
+    sense::{
+        answer::{Origin, why},
+        object::{Kind, Link, fifo},
+        program::{self, Program},
+        rule::Rule,
+        stage::{Actor, SETTLE_MS, Stage},
+        way::Way,
+        wire::{End, Order},
+    },
+};
+
+/// A program for calls that safe Rust has no words for.
+pub const CALLS: &str = include_str!("../c/calls.c");
+/// A device that always has something to read, of no class with hooks.
+const DEVICE: &str = "/dev/urandom";
+
+pub fn all() -> Vec<Case> {
+    vec![
+        case("fifo", by_fifo),
+        case("fifo read by io_uring", by_uring),
+        case("fifo that gives nothing", nothing_read),
+        case("fifo at its end", end_of_file),
+        case("fifo made anew", anew),
+        case("fifo written", written),
+        case("device by path", device),
+        case("rule removed", removed),
+    ]
+}
+
+/// A FIFO that a rule is about.
+struct Channel {
+    rule: Rule,
+    link: Link,
+    path: String,
+}
+
+impl Channel {
+    fn new(stage: &Stage, access: &str) -> Result<Self> {
+        let path = stage.dir.join("channel").display().to_string();
+        let link = Self::make(&path)?;
+        Ok(Self { rule: Rule::add(&format!("{access} {path}"))?, link, path })
+    }
+
+    fn make(path: &str) -> Result<Link> {
+        let (writer, reader) = fifo(path.as_ref())?;
+        Ok(Link::of(Kind::Fifo, writer, reader))
+    }
+
+    fn writer(&self, stage: &mut Stage) -> Result<Actor> {
+        stage.actor("writer", None, Some(&self.link.writer))
+    }
+
+    fn reader(&self, stage: &mut Stage) -> Result<Actor> {
+        stage.actor("reader", Some(&self.link.reader), None)
+    }
+
+    /// That this process read from it, or wrote to it.
+    fn by(&self, pid: u32) -> Origin {
+        Origin::new("file", &self.rule.node(), pid)
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // Some checks have removed it.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// All calls that read from a FIFO: of one, the kernel refuses sendfile().
+fn reads() -> impl Iterator<Item = Order> {
+    let ways = [Way::Vector, Way::VectorAt, Way::Splice].map(|way| Order::Take(End::Input, way));
+    [Order::Read(End::Input)].into_iter().chain(ways)
+}
+
+fn by_fifo(stage: &mut Stage) -> Result<()> {
+    let channel = Channel::new(stage, "read")?;
+    let mut writer = channel.writer(stage)?;
+    for order in reads() {
+        let mut reader = channel.reader(stage)?;
+        reader.waits_for(&order)?;
+        stage.verdict(&format!("{order}: who waits"), reader.unattended());
+        writer.writes(&channel.link)?;
+        let bytes = reader.done()?;
+        ensure!(bytes > 0, "{order} gave {bytes} bytes");
+        stage.verdict(&order.to_string(), reader.attended(&channel.by(reader.pid), &[]));
+    }
+    stage.verdict("who writes", writer.unattended());
+    let hits = channel.rule.hits()?;
+    let all = if hits == 4 { Ok(()) } else { Err(anyhow!("{hits} hits of 4 reads")) };
+    stage.verdict("each read is counted once", all);
+    Ok(())
+}
+
+fn by_uring(stage: &mut Stage) -> Result<()> {
+    let program = program::compile(&stage.dir, "calls", CALLS)?;
+    let channel = Channel::new(stage, "read")?;
+    let mut writer = channel.writer(stage)?;
+    let output = stage.dir.join("calls.out");
+    let start = |way: &str| Program::start(Command::new(&program).arg(way), Some(&channel.link.reader), output.clone());
+    let mut waiter = start("uring")?;
+    waiter.prints(1)?;
+    clock::sleep_ms(SETTLE_MS);
+    stage.verdict("who waits", why(waiter.pid())?.must_be_unattended());
+    writer.writes(&channel.link)?;
+    waiter.prints(2)?;
+    stage.verdict("who waited for it", why(waiter.pid())?.must_be_attended(&channel.by(waiter.pid()), &[]));
+    drop(waiter);
+    writer.writes(&channel.link)?;
+    let mut reader = start("uring")?;
+    reader.prints(2)?;
+    stage.verdict("who found it there", why(reader.pid())?.must_be_attended(&channel.by(reader.pid()), &[]));
+    drop(reader);
+    let mut hasty = start("uring-hasty")?;
+    hasty.prints(2)?;
+    stage.verdict("a read that found nothing", why(hasty.pid())?.must_be_unattended());
+    Ok(())
+}
+
+fn nothing_read(stage: &mut Stage) -> Result<()> {
+    let channel = Channel::new(stage, "read")?;
+    let mut writer = channel.writer(stage)?;
+    let mut reader = channel.reader(stage)?;
+    // Of the open file, which all share.
+    fcntl_setfl(&channel.link.reader, OFlags::NONBLOCK).context("make a FIFO not wait")?;
+    for order in reads().filter(|order| !matches!(order, Order::Take(_, Way::Splice))) {
+        reader.fails(&order)?;
+        stage.verdict(&format!("{order} of nothing"), reader.unattended());
+    }
+    reader.does(&Order::Poll(End::Input, 10))?;
+    writer.writes(&channel.link)?;
+    reader.does(&Order::Poll(End::Input, 1000))?;
+    stage.verdict("poll", reader.unattended());
+    reader.does(&Order::Take(End::Input, Way::Tee))?;
+    stage.verdict("tee, which leaves it there", reader.unattended());
+    stage.verdict("nothing was counted", none(channel.rule.hits()?));
+    reader.reads()?;
+    // One process that has both ends feeds itself.
+    let mut hermit = stage.actor("hermit", Some(&channel.link.reader), Some(&channel.link.writer))?;
+    hermit.does(&Order::Write(End::Output))?;
+    hermit.reads()?;
+    stage.verdict("who writes to itself", hermit.unattended());
+    Ok(())
+}
+
+/// Whoever could write has gone: reads give nothing, and succeed.
+fn end_of_file(stage: &mut Stage) -> Result<()> {
+    let mut channel = Channel::new(stage, "read")?;
+    channel.link.writer = File::open("/dev/null").context("open /dev/null")?.into();
+    let mut reader = channel.reader(stage)?;
+    for order in reads() {
+        let bytes = reader.does(&order)?;
+        ensure!(bytes == 0, "{order} gave {bytes} bytes");
+        stage.verdict(&order.to_string(), reader.unattended());
+    }
+    stage.verdict("nothing was counted", none(channel.rule.hits()?));
+    Ok(())
+}
+
+fn none(hits: u64) -> Result<()> {
+    if hits == 0 { Ok(()) } else { bail!("{hits} hits") }
+}
+
+fn anew(stage: &mut Stage) -> Result<()> {
+    let mut channel = Channel::new(stage, "read")?;
+    for round in ["the first", "the next"] {
+        let mut writer = channel.writer(stage)?;
+        let mut reader = channel.reader(stage)?;
+        writer.writes(&channel.link)?;
+        reader.reads()?;
+        stage.verdict(round, reader.attended(&channel.by(reader.pid), &[]));
+        if round == "the first" {
+            fs::remove_file(&channel.path).with_context(|| format!("remove {}", channel.path))?;
+            channel.rule.becomes(true)?;
+            channel.link = Channel::make(&channel.path)?;
+            channel.rule.becomes(false)?;
+        }
+    }
+    Ok(())
+}
+
+fn written(stage: &mut Stage) -> Result<()> {
+    let channel = Channel::new(stage, "write")?;
+    let mut reader = channel.reader(stage)?;
+    let ways = [Way::Vector, Way::VectorAt, Way::Splice, Way::Sendfile].map(|way| Order::Give(End::Output, way));
+    for order in [Order::Write(End::Output)].into_iter().chain(ways) {
+        let mut writer = channel.writer(stage)?;
+        writer.does(&order)?;
+        stage.verdict(&order.to_string(), writer.attended(&channel.by(writer.pid), &[]));
+        reader.reads()?;
+    }
+    stage.verdict("who reads", reader.unattended());
+    Ok(())
+}
+
+fn device(stage: &mut Stage) -> Result<()> {
+    let rule = Rule::add(&format!("read {DEVICE}"))?;
+    let mut reader = stage.actor("reader", None, None)?;
+    reader.opens(DEVICE)?;
+    stage.verdict("who only opened it", reader.unattended());
+    reader.does(&Order::Read(End::Channel))?;
+    stage.verdict("who read it", reader.attended(&Origin::new("file", &rule.node(), reader.pid), &[]));
+    Ok(())
+}
+
+fn removed(stage: &mut Stage) -> Result<()> {
+    let path = stage.dir.join("no-channel").display().to_string();
+    let link = Channel::make(&path)?;
+    let rule = Rule::add(&format!("read {path}"))?;
+    let mut writer = stage.actor("writer", None, Some(&link.writer))?;
+    let mut reader = stage.actor("reader", Some(&link.reader), None)?;
+    drop(rule);
+    writer.writes(&link)?;
+    reader.reads()?;
+    stage.verdict("who reads then", reader.unattended());
+    fs::remove_file(&path).with_context(|| format!("remove {path}"))
+}

@@ -1,0 +1,262 @@
+//! Sockets that a rule names: a customer is at the far end of the network, never in this machine.
+
+use std::{
+    net::SocketAddr,
+    os::{
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
+    },
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Case, case, files::CALLS};
+use crate::{
+    far::{FAR, NEAR},
+    sense::{
+        answer::{Origin, why},
+        network::{FAR6, NEAR6, local},
+        object::{Kind, Link},
+        program::{self, Program},
+        rule::Rule,
+        stage::{Actor, Stage},
+        way::Way,
+        wire::{End, Order},
+    },
+};
+
+const PORT: u16 = 7100;
+const OTHER_PORT: u16 = 7101;
+const READ: Order = Order::Read(End::Input);
+
+pub fn all() -> Vec<Case> {
+    let accept = |family, here| {
+        let (tcp, udp) = (format!("tcp accepted, {family}"), format!("udp accepted, {family}"));
+        [case(&tcp, move |stage| tcp_accepted(stage, here)), case(&udp, move |stage| udp_accepted(stage, here))]
+    };
+    let connect = |family, there: &'static str| {
+        case(&format!("tcp connected, {family}"), move |stage| tcp_connected(stage, there))
+    };
+    let unix = ["path", "name"].map(|kind| case(&format!("unix by {kind}"), move |stage| unix(stage, kind)));
+    let v4 = accept("IPv4", NEAR).into_iter().chain([connect("IPv4", FAR)]);
+    let v6 = accept("IPv6", NEAR6).into_iter().chain([connect("IPv6", FAR6)]);
+    let more = [
+        case("tcp from this machine", from_here),
+        case("tcp, what gives nothing", nothing_read),
+        case("tcp rule afterwards", afterwards),
+        case("tcp by user", by_user),
+        case("tcp written", written),
+    ];
+    v4.chain(v6).chain(more).chain(unix).collect()
+}
+
+fn by_peer(peer: SocketAddr, reader: &Actor) -> Origin {
+    Origin::new("inet", &peer.to_string(), reader.pid)
+}
+
+/// Has a new process read what a new one at the far end writes.
+fn one_message(stage: &mut Stage, link: &Link, order: &Order) -> Result<Actor> {
+    let mut writer = stage.actor("customer", None, Some(&link.writer))?;
+    let mut reader = stage.actor("server", Some(&link.reader), None)?;
+    writer.writes(link)?;
+    let bytes = reader.does(order)?;
+    ensure!(bytes > 0, "{order} gave {bytes} bytes");
+    Ok(reader)
+}
+
+/// A message is an interaction with this peer.
+fn opens(stage: &mut Stage, what: &str, link: &Link, order: &Order, peer: SocketAddr) -> Result<()> {
+    let reader = one_message(stage, link, order)?;
+    stage.verdict(what, reader.attended(&by_peer(peer, &reader), &[]));
+    Ok(())
+}
+
+/// A message is none.
+fn opens_nothing(stage: &mut Stage, what: &str, link: &Link) -> Result<()> {
+    let reader = one_message(stage, link, &READ)?;
+    stage.verdict(what, reader.unattended());
+    Ok(())
+}
+
+fn tcp_accepted(stage: &mut Stage, here: &'static str) -> Result<()> {
+    let rule = Rule::add(&format!("read accept :{PORT}"))?;
+    let elsewhere = stage.elsewhere()?;
+    let (link, peer) = elsewhere.calls(here, PORT)?;
+    let ways = [Way::Vector, Way::Socket, Way::SocketFrom, Way::Message, Way::Splice, Way::Sendfile];
+    for order in [READ].into_iter().chain(ways.map(|way| Order::Take(End::Input, way))) {
+        opens(stage, &order.to_string(), &link, &order, peer)?;
+    }
+    let hits = rule.hits()?;
+    let all = if hits == 7 { Ok(()) } else { Err(anyhow::anyhow!("{hits} hits of 7 reads")) };
+    stage.verdict("each read is counted once", all);
+    let (other, _) = elsewhere.calls(here, OTHER_PORT)?;
+    opens_nothing(stage, "another port", &other)?;
+    Ok(())
+}
+
+fn udp_accepted(stage: &mut Stage, here: &'static str) -> Result<()> {
+    let _rule = Rule::add(&format!("read accept udp::{PORT}"))?;
+    let elsewhere = stage.elsewhere()?;
+    let (link, peer) = elsewhere.sends(here, PORT)?;
+    // The sender's address is known once it sends.
+    let ways = [Way::Vector, Way::Socket, Way::SocketFrom, Way::Message];
+    for order in [READ].into_iter().chain(ways.map(|way| Order::Take(End::Input, way))) {
+        opens(stage, &order.to_string(), &link, &order, peer)?;
+    }
+    let program = program::compile(&stage.dir, "calls", CALLS)?;
+    let output = stage.dir.join("calls.out");
+    let mut reader = Program::start(Command::new(program).arg("many"), Some(&link.reader), output)?;
+    reader.prints(1)?;
+    stage.actor("customer", None, Some(&link.writer))?.writes(&link)?;
+    reader.prints(2)?;
+    let origin = Origin::new("inet", &peer.to_string(), reader.pid());
+    stage.verdict("recvmmsg", why(reader.pid())?.must_be_attended(&origin, &[]));
+    drop(link);
+    let (other, _) = elsewhere.sends(here, OTHER_PORT)?;
+    opens_nothing(stage, "another port", &other)?;
+    Ok(())
+}
+
+fn tcp_connected(stage: &mut Stage, there: &'static str) -> Result<()> {
+    let elsewhere = stage.elsewhere()?;
+    let address = SocketAddr::new(there.parse().context("address")?, PORT);
+    for words in [format!("{address}"), format!(":{PORT}"), bare(there)] {
+        let _rule = Rule::add(&format!("read connect {words}"))?;
+        let link = elsewhere.is_called(there, PORT)?;
+        opens(stage, &words, &link, &READ, address)?;
+    }
+    let _rule = Rule::add(&format!("read connect {address}"))?;
+    let other = elsewhere.is_called(there, OTHER_PORT)?;
+    opens_nothing(stage, "another port", &other)?;
+    Ok(())
+}
+
+/// An address alone, as rules have it.
+fn bare(address: &str) -> String {
+    if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
+}
+
+/// Attention of a peer in this machine is its own, if it has any.
+fn from_here(stage: &mut Stage) -> Result<()> {
+    let _accept = Rule::add(&format!("read accept :{PORT}"))?;
+    let _connect = Rule::add(&format!("read connect :{PORT}"))?;
+    stage.elsewhere()?;
+    for address in ["127.0.0.1", "127.0.0.2", "::1", NEAR, NEAR6] {
+        let link = local(address, PORT)?;
+        opens_nothing(stage, &format!("who accepted at {address}"), &link)?;
+        let back = Link::of(Kind::Tcp, link.reader, link.writer);
+        opens_nothing(stage, &format!("who called {address}"), &back)?;
+    }
+    let link = local("127.0.0.1", PORT)?;
+    let mut first = stage.handler("first", None, Some(&link.writer))?;
+    let mut second = stage.actor("second", Some(&link.reader), None)?;
+    stage.attend(&mut first)?;
+    first.writes(&link)?;
+    second.reads()?;
+    let origin = stage.by_remote(&first);
+    stage.verdict("who reads of one that is served", second.attended(&origin, &[("inet", second.pid)]));
+    Ok(())
+}
+
+fn nothing_read(stage: &mut Stage) -> Result<()> {
+    let rule = Rule::add(&format!("read accept :{PORT}"))?;
+    let (link, _) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    let mut writer = stage.actor("customer", Some(&link.writer), Some(&link.writer))?;
+    let mut reader = stage.actor("server", Some(&link.reader), None)?;
+    reader.does(&Order::Poll(End::Input, 10))?;
+    writer.writes(&link)?;
+    let ready = reader.does(&Order::Poll(End::Input, 1000))?;
+    ensure!(ready == 1, "nothing came");
+    stage.verdict("poll", reader.unattended());
+    reader.does(&Order::Peek(End::Input))?;
+    stage.verdict("peek", reader.unattended());
+    reader.does(&Order::Give(End::Input, Way::Socket))?;
+    stage.verdict("who only answers", reader.unattended());
+    // What is left unread would be an error of the connection, in place of its end.
+    writer.reads()?;
+    let mut other = stage.actor("other reader", Some(&link.reader), None)?;
+    other.reads()?;
+    drop((writer, other, link.writer));
+    let end = reader.does(&READ)?;
+    ensure!(end == 0, "{end} bytes were left over");
+    stage.verdict("end of file", reader.unattended());
+    let hits = rule.hits()?;
+    stage.verdict("nothing else was counted", if hits == 1 { Ok(()) } else { Err(anyhow::anyhow!("{hits} hits")) });
+    Ok(())
+}
+
+fn afterwards(stage: &mut Stage) -> Result<()> {
+    let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    opens_nothing(stage, "before there is a rule", &link)?;
+    let rule = Rule::add(&format!("read accept {NEAR}:{PORT}"))?;
+    opens(stage, "as soon as there is one", &link, &READ, peer)?;
+    drop(rule);
+    opens_nothing(stage, "when it is gone", &link)?;
+    let _elsewhere = Rule::add(&format!("read accept {FAR}:{PORT}"))?;
+    opens_nothing(stage, "one for another address", &link)?;
+    Ok(())
+}
+
+fn by_user(stage: &mut Stage) -> Result<()> {
+    let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    for filter in ["--user nobody", "--group nogroup"] {
+        let _rule = Rule::add(&format!("read accept :{PORT} {filter}"))?;
+        opens_nothing(stage, filter, &link)?;
+    }
+    for filter in ["--user root", "--group root", "--user 0 --cgroup /"] {
+        let _rule = Rule::add(&format!("read accept :{PORT} {filter}"))?;
+        opens(stage, filter, &link, &READ, peer)?;
+    }
+    Ok(())
+}
+
+fn written(stage: &mut Stage) -> Result<()> {
+    let _rule = Rule::add(&format!("write accept :{PORT}"))?;
+    let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    opens_nothing(stage, "who reads", &link)?;
+    let ways = [Way::Vector, Way::Socket, Way::Message, Way::Splice, Way::Sendfile];
+    let ways = ways.map(|way| Order::Give(End::Output, way));
+    for order in [Order::Write(End::Output)].into_iter().chain(ways) {
+        let mut server = stage.actor("server", None, Some(&link.reader))?;
+        server.does(&order)?;
+        stage.verdict(&order.to_string(), server.attended(&by_peer(peer, &server), &[]));
+    }
+    Ok(())
+}
+
+/// A service of this machine by its socket: the rule says itself that who is at the other end is a customer.
+fn unix(stage: &mut Stage, kind: &str) -> Result<()> {
+    let path = stage.dir.join("service").display().to_string();
+    let (name, address) = match kind {
+        "path" => (format!("unix:{path}"), UnixAddr::from_pathname(&path)?),
+        _ => ("unix:@service".to_owned(), UnixAddr::from_abstract_name("service")?),
+    };
+    let listener = UnixListener::bind_addr(&address).with_context(|| format!("listen on {name}"))?;
+    let connection = || -> Result<Link> {
+        let client = UnixStream::connect_addr(&address).with_context(|| format!("connect to {name}"))?;
+        Ok(Link::of(Kind::UnixStream, client, listener.accept().context("accept")?.0))
+    };
+    for side in ["accept", "connect"] {
+        let rule = Rule::add(&format!("read {side} {name}"))?;
+        let link = connection()?;
+        let mut client = stage.actor("client", Some(&link.writer), Some(&link.writer))?;
+        let mut server = stage.actor("server", Some(&link.reader), Some(&link.reader))?;
+        client.writes(&link)?;
+        server.reads()?;
+        let by = |reader: &Actor| Origin::new("unix", &rule.node(), reader.pid);
+        if side == "accept" {
+            stage.verdict("accept: server", server.attended(&by(&server), &[]));
+            stage.verdict("accept: client", client.unattended());
+        } else {
+            stage.verdict("connect: server", server.unattended());
+            server.writes(&link)?;
+            client.reads()?;
+            stage.verdict("connect: client", client.attended(&by(&client), &[]));
+        }
+    }
+    if kind == "path" {
+        std::fs::remove_file(&path).with_context(|| format!("remove {path}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Small C programs, for system calls and locks that safe Rust has no words for.
+
+use std::{
+    fs::{self, File},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::clock::{self, Deadline};
+
+/// How long a program may take, busy seconds.
+const LIMIT_S: u64 = 30;
+
+/// Compiles a program; where it is.
+pub fn compile(dir: &Path, name: &str, source: &str) -> Result<PathBuf> {
+    let (file, program) = (dir.join(format!("{name}.c")), dir.join(name));
+    fs::write(&file, source).with_context(|| format!("write {}", file.display()))?;
+    let out = Command::new("gcc").arg("-O1").arg("-Wall").arg("-o").arg(&program).arg(&file).output();
+    let out = out.context("start gcc")?;
+    if !out.status.success() {
+        bail!("gcc {name}.c: {}", String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(program)
+}
+
+/// A program that runs as long as this value lives.
+///
+/// What it prints goes to a file: a pipe would hand on the attention that it may have.
+pub struct Program {
+    child: Child,
+    output: PathBuf,
+}
+
+impl Program {
+    /// Starts it; `output` is where it prints.
+    pub fn start(command: &mut Command, input: Option<&OwnedFd>, output: PathBuf) -> Result<Self> {
+        let input = input.map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from));
+        let file = File::create(&output).with_context(|| format!("create {}", output.display()))?;
+        let child = command.stdin(input.context("share an end")?).stdout(file).spawn();
+        Ok(Self { child: child.with_context(|| format!("start {}", command.get_program().display()))?, output })
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it has printed so far; an error if it failed.
+    pub fn output(&mut self) -> Result<String> {
+        let status = self.child.try_wait().context("look after a program")?;
+        let said = fs::read_to_string(&self.output).with_context(|| format!("read {}", self.output.display()))?;
+        match status {
+            Some(status) if !status.success() => bail!("a program ended ({status}): {said}"),
+            _ => Ok(said),
+        }
+    }
+
+    /// Waits until it has printed `lines` lines.
+    pub fn prints(&mut self, lines: usize) -> Result<String> {
+        let deadline = Deadline::after_s(LIMIT_S);
+        loop {
+            let said = self.output()?;
+            if said.lines().count() >= lines && said.ends_with('\n') {
+                return Ok(said);
+            }
+            if deadline.has_passed() {
+                bail!("a program printed no {lines} lines within {LIMIT_S} s: {said:?}");
+            }
+            clock::sleep_ms(10);
+        }
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
