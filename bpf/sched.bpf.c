@@ -230,6 +230,18 @@ static __always_inline void move_lifted(u64 mono)
 	}
 }
 
+/* The parent of @p, which ends, takes over its debt: ops.exit_task() may be long after the parent's next child. */
+static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct task_ctx *parent = try_task_ctx(p->real_parent);
+
+	if (!parent)
+		return;
+	parent->vtime = progress_inherit(parent->vtime, tctx->vtime, queue_vtime, slice_ns);
+	/* It may sleep once more on its way out. */
+	tctx->vtime = progress_start(tctx->vtime, queue_vtime, slice_ns);
+}
+
 void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
@@ -250,6 +262,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		tctx = try_task_ctx(prev);
 	if (tctx)
 		charge(prev, tctx, true);
+	if (tctx && prev->flags & PF_EXITING && !prev_runnable)
+		bequeath(prev, tctx);
 	if (!prev_runnable)
 		tctx = NULL;
 	else if (is_armed())
@@ -338,11 +352,14 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
-	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE), *parent;
 
 	if (!tctx)
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
+	tctx->vtime = 0;
+	if (args->fork && (parent = try_task_ctx(bpf_get_current_task_btf())))
+		tctx->vtime = parent->vtime;
 	return 0;
 }
 
@@ -353,7 +370,7 @@ void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 	if (!tctx)
 		return;
 	tctx->ran_ns = p->se.sum_exec_runtime;
-	tctx->vtime = queue_vtime;
+	tctx->vtime = progress_start(tctx->vtime, queue_vtime, slice_ns);
 }
 
 /* It ends, or goes to another class: what it ran here is not lost, what it runs there does not count. */

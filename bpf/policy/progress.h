@@ -7,7 +7,9 @@
  *
  * Rule: weighted fair queueing by virtual time. A task that ran r nanoseconds at weight w is charged 100 r / w;
  * the smallest virtual time runs first. A task that slept comes back at most one slice behind the clock of the
- * queue, so that it runs soon but cannot save up. Beside it two guarantees:
+ * queue, so that it runs soon but cannot save up. What a child ran ahead of the clock when it ends is its parent's debt,
+ * up to a slice, and a parent's debt is its new child's: who lets children do its work has no more than who does it alone.
+ * Beside it two guarantees:
  *
  *	share	in each epoch the lane gets its share of each CPU where it has work, if need be at the end of it, and
  *		what it then did not get, in the next one;
@@ -56,6 +58,32 @@ static inline u64 progress_catch_up(u64 vtime, u64 queue_vtime, u64 slice_ns)
 	u64 floor = queue_vtime - slice_ns;
 
 	return policy_before(vtime, floor) ? floor : vtime;
+}
+
+/* Virtual time of a new task: its parent's, as far as that is ahead of the clock, but by no more than a slice. */
+static inline u64 progress_start(u64 parent_vtime, u64 queue_vtime, u64 slice_ns)
+{
+	u64 latest = queue_vtime + slice_ns;
+
+	if (policy_before(parent_vtime, queue_vtime))
+		return queue_vtime;
+	return policy_before(latest, parent_vtime) ? latest : parent_vtime;
+}
+
+/*
+ * Virtual time of a parent whose child has ended at @vtime: what the child was ahead of the clock is the parent's debt, up
+ * to a slice in all. That it slept meanwhile saves nothing up.
+ */
+static inline u64 progress_inherit(u64 parent_vtime, u64 vtime, u64 queue_vtime, u64 slice_ns)
+{
+	u64 later = policy_before(parent_vtime, queue_vtime) ? queue_vtime : parent_vtime, latest = queue_vtime + slice_ns;
+
+	if (!policy_before(queue_vtime, vtime))
+		return parent_vtime;
+	later += vtime - queue_vtime;
+	if (policy_before(latest, later))
+		later = latest;
+	return policy_before(parent_vtime, later) ? later : parent_vtime;
 }
 
 /* What the lane must get of an epoch if it has work, ns. */

@@ -38,6 +38,10 @@ native! {
     progress_clock(queue_vtime: u64, vtime: u64, ran_ns: u64) -> u64;
     /// Virtual time with which a task queues up that may have slept.
     progress_catch_up(vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
+    /// Virtual time of a new task.
+    progress_start(parent_vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
+    /// Virtual time of a parent whose child has ended at `vtime`.
+    progress_inherit(parent_vtime: u64, vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What of its share the other lane must get now.
     progress_owed(now_ns: u64, epoch_start_ns: u64, epoch_ns: u64, other_ns: u64, share_ns: u64) -> u64;
     /// What the other lane must get of an epoch.

@@ -3,9 +3,9 @@
 
 use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, loan_debt, loan_granted,
-    progress_catch_up, progress_charge, progress_clock, progress_kernel_fits, progress_next_share,
-    progress_overdue_fits, progress_owed, progress_share, unhappiness_key, unhappiness_ns, unhappiness_opened,
-    unhappiness_preempts,
+    progress_catch_up, progress_charge, progress_clock, progress_inherit, progress_kernel_fits, progress_next_share,
+    progress_overdue_fits, progress_owed, progress_share, progress_start, unhappiness_key, unhappiness_ns,
+    unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -88,6 +88,24 @@ proptest! {
     fn sleepers_catch_up(vtime in 0..YEAR_NS, queue in SECOND_NS..YEAR_NS, slice in 0..SECOND_NS) {
         let caught_up = progress_catch_up(vtime, queue, slice);
         prop_assert_eq!(caught_up, vtime.max(queue - slice));
+    }
+
+    /// A new task has its parent's debt, and no credit.
+    #[test]
+    fn children_start_with_the_debt(parent in 0..YEAR_NS, queue in 0..YEAR_NS, slice in 0..SECOND_NS) {
+        prop_assert_eq!(progress_start(parent, queue, slice), parent.clamp(queue, queue + slice));
+    }
+
+    /// What a child owes when it ends, its parent does, up to a slice; nobody is better off for having had a child.
+    #[test]
+    fn debts_are_inherited(
+        parent in SECOND_NS..YEAR_NS, child in 0..YEAR_NS, queue in SECOND_NS..YEAR_NS, slice in 0..SECOND_NS,
+    ) {
+        let after = progress_inherit(parent, child, queue, slice);
+        let owed = child.saturating_sub(queue);
+        prop_assert!(after >= parent);
+        prop_assert!(owed == 0 || after >= (parent.max(queue) + owed).min(queue + slice));
+        prop_assert!(after == parent || after <= queue + slice);
     }
 
     /// Called in at any time before it is too late, the share is met by the end of the epoch.

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Case> {
         case("abuse: port fed by itself", fed_by_itself),
         case("abuse: port fed by a partner", |stage| fed_by_partner(stage, "partner", false)),
         case("abuse: port fed by a partner that is waited for", |stage| fed_by_partner(stage, "awaited_partner", true)),
+        case("abuse: fast forks", forks),
     ];
     own.chain(more).collect()
 }
@@ -107,6 +109,20 @@ fn fed_by_partner(stage: &mut Stage, name: &str, waits: bool) -> Result<()> {
     let mut writer = stage.actor("writer", None, Some(&link.writer))?;
     let mut reader = stage.actor("reader", Some(&link.reader), None)?;
     try_orders(stage, name, &mut [(&mut writer, vec![GIVE]), (&mut reader, vec![TAKE])])
+}
+
+/// Its children do the work, each for a few milliseconds.
+fn forks(stage: &mut Stage) -> Result<()> {
+    const SCRIPT: &str = "while :; do (i=0; while [ $i -lt 1000 ]; do i=$((i + 1)); done); done";
+    let gate = stage.dir.join("gate");
+    let _ = fs::remove_file(&gate);
+    let script = format!("until [ -e {} ]; do sleep 0.05; done; {SCRIPT}", gate.display());
+    let mut shell = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).spawn().context("start sh")?;
+    let begin = || fs::write(&gate, "").with_context(|| format!("write {}", gate.display()));
+    let holds = gain(stage, "forks", &[shell.id()], begin);
+    let _ = shell.kill();
+    let _ = shell.wait();
+    holds
 }
 
 /// Share of the CPU time that all have which these processes and their children have beside honest hogs.
