@@ -90,7 +90,7 @@ fn nonsense_on_the_command_line_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     for (args, wanted) in [
         (&["run", "--policy", "cfs"][..], "[possible values: appease, rsio]"),
-        (&["run", "--backend", "magic"], "[possible values: auto, scx]"),
+        (&["run", "--backend", "magic"], "[possible values: auto, scx, none]"),
         (&["run", "--slice-us", "7"], "--slice-us is 7: allowed is 100 to 100000"),
         (&["run", "--stats", "0"], "--stats is 0: allowed is 0.1 to 86400 seconds"),
         (&["run", "--max-conf", "101"], "--max-conf is 101: allowed is 1 to 100"),
