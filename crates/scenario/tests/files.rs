@@ -184,6 +184,7 @@ fn what_is_wrong_is_named() {
     let remote = [
         ("rounds = 10", "rounds = 10\ncolour = 3", "colour"),
         ("id = \"alice\"", "id = \"al ice\"", "user \"al ice\""),
+        ("load_by = \"bob\"", "load_by = \"bob\"\nload_in = \"alice\"", "load_in is \"alice\", which is no xterm"),
         ("load_by = \"bob\"", "load_by = \"alice\"", "load_by is \"alice\", who types already"),
         (", \"openssh-server\"", "", "packages lacks \"openssh-server\""),
         ("text = \"ls\"", "text = \"echo next> \"", "would answer itself"),
