@@ -39,7 +39,8 @@ const LONGEST_WAIT_MS: f64 = 2000.0;
 /// What watching costs an operation, against no watching: the ratio, and nanoseconds for each (RSIO section 6.6).
 const OVERHEAD_RATIO: f64 = 1.05;
 const OVERHEAD_NS: f64 = 350.0;
-/// The operations of scenario `overhead`; how many each is, where that is known.
+/// The operations of scenario `overhead`; how many each is, where that is known. Not of those that take milliseconds each: from
+/// one run to the next they vary by more than the nanoseconds that are allowed.
 const OPERATIONS: [(&str, Option<f64>); 10] = [
     ("null", Some(100_000.0)),
     ("read", Some(50_000.0)),
@@ -48,8 +49,8 @@ const OPERATIONS: [(&str, Option<f64>); 10] = [
     ("unix", None),
     ("tcp", None),
     ("select", None),
-    ("fork", Some(1_000.0)),
-    ("exec", Some(500.0)),
+    ("fork", None),
+    ("exec", None),
     ("switch", Some(20_000.0)),
 ];
 /// An active console, its worst command (RSIO section 6.1).
