@@ -185,13 +185,15 @@ SEC("fentry/__futex_wait")
 int appease_futex_wait(u64 *ctx)
 {
 	const char *word = (const char *)ctx[0];
-	u64 now = bpf_ktime_get_ns();
 	struct task_struct *holder;
 	struct appease_lift lift;
 	u32 owner = 0, kind = 0;
+	u64 now;
 
-	if (!is_armed() || !(ctx[1] & FLAGS_SHARED) || (u32)ctx[2] != GLIBC_CONTENDED ||
-	    !is_waiter_attended(&lift, now))
+	if (!is_armed() || !(ctx[1] & FLAGS_SHARED) || (u32)ctx[2] != GLIBC_CONTENDED)
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!is_waiter_attended(&lift, now))
 		return 0;
 	if (bpf_probe_read_user(&owner, sizeof(owner), word + GLIBC_OWNER_OFFSET) ||
 	    bpf_probe_read_user(&kind, sizeof(kind), word + GLIBC_KIND_OFFSET) || !(kind & GLIBC_SHARED))
