@@ -129,6 +129,11 @@ static __always_inline u64 later(u64 a, u64 b)
 	return policy_before(a, b) ? b : a;
 }
 
+static __always_inline u64 earlier(u64 a, u64 b)
+{
+	return policy_before(a, b) ? a : b;
+}
+
 static __always_inline u64 handling_until(const struct appease_handler *handler)
 {
 	return later(handler->primary_until_ns, handler->co_until_ns);
@@ -171,10 +176,11 @@ __noinline int join(u32 tgid, u32 of, u64 until_ns, u32 access)
 	return 0;
 }
 
-/* The process @tgid is no cohandler of @of, or no longer. */
+/* The process @tgid is no cohandler of @of any more, if it ever was. */
 __noinline int leave(u32 tgid, u32 of)
 {
 	struct appease_handler *handler = try_handler(tgid);
+	bool was_one = false;
 	u64 until_ns = 0;
 	u32 i;
 
@@ -184,10 +190,14 @@ __noinline int leave(u32 tgid, u32 of)
 		if (handler->primaries[i].tgid == of) {
 			handler->primaries[i].tgid = 0;
 			handler->primaries[i].until_ns = 0;
+			was_one = true;
 		}
 		until_ns = later(until_ns, handler->primaries[i].until_ns);
 	}
-	handler->co_until_ns = until_ns;
+	/* A child in its first turn has no such entry, and goes on. */
+	if (was_one)
+		handler->co_until_ns = until_ns;
+
 	return 0;
 }
 
@@ -420,8 +430,9 @@ static __always_inline void handler_forked(u32 parent, u32 child, u64 now)
 	if (!is_handling(handler, now))
 		return;
 	born = make_handler(child);
+	/* No longer than its parent, or a chain of forks would go on for ever. */
 	if (born)
-		born->co_until_ns = now + FIRST_TURN_NS;
+		born->co_until_ns = earlier(now + FIRST_TURN_NS, handling_until(handler));
 }
 
 /*
