@@ -170,6 +170,14 @@ static __always_inline struct appease_request *try_lifted_for(const struct appea
 	return request;
 }
 
+/* The request that @process serves, its own or that of one who waits for its lock; NULL: none. */
+static __always_inline struct appease_request *try_served_by(const struct appease_process *process, u64 now)
+{
+	struct appease_request *request = try_lookup_request(&process->attention, now);
+
+	return request ? request : try_lifted_for(process, now);
+}
+
 /* Policy rsio: whether @handler is part of an interaction. */
 static __always_inline bool is_handling(const struct appease_handler *handler, u64 now)
 {

@@ -205,6 +205,7 @@ struct standing {
 	struct appease_request *request;
 	struct appease_process *process;
 	bool attended;
+	bool on_loan;	/* attended by that alone */
 };
 
 /* Policy rsio: so much sooner goes a handler for each step of its nice value. */
@@ -218,7 +219,6 @@ static __always_inline void judge_handler(struct task_struct *p, u64 mono, struc
 {
 	u32 tgid = p->tgid;
 	struct appease_handler *handler = bpf_map_lookup_elem(&handlers, &tgid);
-
 	struct appease_process *process;
 
 	standing->attended = handler && is_handling(handler, mono);
@@ -237,6 +237,7 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 	standing->process = NULL;
 	standing->request = NULL;
 	standing->attended = false;
+	standing->on_loan = false;
 	standing->key = 0;
 	if (policy == APPEASE_POLICY_RSIO) {
 		judge_handler(p, mono, standing);
@@ -246,14 +247,13 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 	if (!process)
 		return;
 	standing->process = process;
-	standing->request = try_lookup_request(&process->attention, mono);
-	if (!standing->request)
-		standing->request = try_lifted_for(process, mono);
+	standing->request = try_served_by(process, mono);
 	if (standing->request) {
 		standing->attended = true;
 		standing->key = request_key(standing->request, mono);
 	} else if (has_loan(process, mono)) {
 		standing->attended = true;
+		standing->on_loan = true;
 		standing->key = unhappiness_key(unhappiness_opened(process->loan_opened_ns, mono, HORIZON_NS),
 						process->loan_ran_ns, REQUEST_WEIGHT);
 	}
@@ -317,7 +317,7 @@ static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
 	judge(p, bpf_ktime_get_ns(), &standing);
 	if (standing.request) {
 		__sync_fetch_and_add(&standing.request->served_ns, ran);
-	} else if (standing.process && standing.attended) {
+	} else if (standing.on_loan) {
 		standing.process->loan_ran_ns += ran;
 		standing.process->loan_debt_ns += ran;
 		if (standing.process->loan_ran_ns >= loan_ns)
@@ -519,7 +519,7 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 {
 	tctx->lane = APPEASE_LANE_ATTENDED;
 	count_sched(CNT_ATTENDED);
-	enqueue_by_key(p, tctx, standing->key, standing->request || !standing->process ? slice_ns : loan_ns, mono,
+	enqueue_by_key(p, tctx, standing->key, standing->on_loan ? loan_ns : slice_ns, mono,
 		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
 }
 

@@ -112,12 +112,20 @@ static __always_inline struct meter_totals *this_cpu(void)
 	return bpf_map_lookup_elem(&totals, &zero);
 }
 
-static void count_lost_event(void)
+/* An event of now, to be filled in and submitted; one that there is no room for is counted. */
+static __always_inline struct meter_event *try_new_event(void)
 {
-	struct meter_totals *t = this_cpu();
+	struct meter_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	struct meter_totals *t;
 
+	if (event) {
+		event->at_ns = bpf_ktime_get_ns();
+		return event;
+	}
+	t = this_cpu();
 	if (t)
 		t->lost_events++;
+	return NULL;
 }
 
 SEC("fentry/input_event")
@@ -129,12 +137,9 @@ int BPF_PROG(on_input, struct input_dev *dev, unsigned int type, unsigned int co
 		return 0;
 	if (!(type == EV_KEY && value == KEY_PRESSED) && type != EV_ABS)
 		return 0;
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		count_lost_event();
+	event = try_new_event();
+	if (!event)
 		return 0;
-	}
-	event->at_ns = bpf_ktime_get_ns();
 	event->kind = type == EV_KEY ? METER_KEY : METER_POINTER;
 	event->code = code;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
@@ -150,12 +155,9 @@ int BPF_PROG(on_screen_update, void *dev, void *data, void *file)
 
 	if (!measuring_since())
 		return 0;
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		count_lost_event();
+	event = try_new_event();
+	if (!event)
 		return 0;
-	}
-	event->at_ns = bpf_ktime_get_ns();
 	event->kind = METER_UPDATE;
 	bpf_probe_read_kernel(&command, sizeof(command), data);
 	clips = command.num_clips;
@@ -179,12 +181,9 @@ int BPF_PROG(on_request, struct sock *sk)
 
 	if (!measuring_since() || sk->__sk_common.skc_dport != bpf_htons(config.page_port))
 		return 0;
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event) {
-		count_lost_event();
+	event = try_new_event();
+	if (!event)
 		return 0;
-	}
-	event->at_ns = bpf_ktime_get_ns();
 	event->kind = METER_REQUEST;
 	event->code = config.page_port;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);

@@ -203,14 +203,16 @@ static u32 seen;
 static u64 lifts_seen;
 
 /* Moves those who hold what an attended task waits for from the other lane's queue to that of the attended. */
-static __always_inline void move_lifted(u64 mono)
+static __always_inline void move_lifted(void)
 {
 	struct armed *armed = armed_state();
 	struct task_struct *p;
+	u64 mono;
 
-	if (!armed || armed->lifts == lifts_seen)
+	if (!armed || !armed->on || armed->lifts == lifts_seen)
 		return;
 	lifts_seen = armed->lifts;
+	mono = bpf_ktime_get_ns();
 	seen = 0;
 	bpf_for_each(scx_dsq, p, DSQ_OTHER, 0) {
 		struct appease_process *process = try_process(p);
@@ -270,8 +272,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		judge(prev, bpf_ktime_get_ns(), &standing);
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, now, runs_other);
-	if (is_armed())
-		move_lifted(bpf_ktime_get_ns());
+	move_lifted();
 
 	key = first_attended_key(cpu);
 	if (key || standing.attended) {

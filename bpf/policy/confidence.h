@@ -81,7 +81,7 @@ static inline u32 confidence_index(const struct confidence_list *list, u32 id)
 	return best;
 }
 
-/* An interaction: @id accessed the channel of @list. Who falls to 0 keeps its entry, for its cohandlers' sake. */
+/* An interaction: @id accessed the channel of @list. Who falls to 0 is still on it: the caller has to act on that. */
 static inline void confidence_interact(struct confidence_list *list, u32 id, u64 now_ns, u32 max)
 {
 	u32 i, index = confidence_index(list, id);

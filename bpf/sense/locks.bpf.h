@@ -214,7 +214,10 @@ int appease_futex_wait_end(u64 *ctx)
 	return 0;
 }
 
-/* flock and fcntl: queued behind a lock, then no longer, which its holder does when it lets go. */
+/*
+ * flock and fcntl: queued behind a lock, then no longer. The kernel calls the second one at the end of each attempt at a
+ * lock, too, contended or not; so a holder that takes another lock meanwhile is lifted no longer.
+ */
 SEC("fentry/__locks_insert_block")
 int appease_file_lock_wait(u64 *ctx)
 {

@@ -50,7 +50,7 @@ const fn when(wanted: Wanted, hook: Hook) -> Hook {
     Hook { wanted, ..hook }
 }
 
-/// A hook that lost its function loses what others lose, too.
+// What is lost without a hook; several hooks may be for the same.
 const INPUT: &str = "keyboards, pointers and touch screens as channels";
 const INPUT_WAKEUP: &str = "prompt wake-up of readers of input devices";
 const MICE: &str = "/dev/input/mice as a channel";

@@ -115,12 +115,16 @@ impl Sensor {
 
     /// Keeps the bits by which the kernel's side tells most accesses from those of channels at a glance.
     fn count_target(&self, target: &Target, is_new: bool) -> Result<(), Error> {
-        let mut glance = self.glance.borrow_mut();
-        glance.count(target, is_new);
+        self.glance.borrow_mut().count(target, is_new);
+        self.tell_glance()
+    }
+
+    fn tell_glance(&self) -> Result<(), Error> {
+        let glance = self.glance.borrow();
         let ports = &self.main.maps.ports_map;
         ports
             .update(&0u32.to_ne_bytes(), as_bytes(&*glance.ports), MapFlags::ANY)
-            .map_err(|e| Error::libbpf("set the ports of channels", e))
+            .map_err(|e| Error::libbpf("set what the hooks look for", e))
     }
 
     /// What a rule has seen.
@@ -149,11 +153,7 @@ impl Sensor {
     pub fn adopt_watches(&self, inotify: BorrowedFd<'_>) -> Result<(), Error> {
         let identity = self.identify(inotify)?;
         self.glance.borrow_mut().ports.watches = identity.instance;
-        self.main
-            .maps
-            .ports_map
-            .update(&0u32.to_ne_bytes(), as_bytes(&*self.glance.borrow().ports), MapFlags::ANY)
-            .map_err(|e| Error::libbpf("adopt the watches", e))
+        self.tell_glance()
     }
 
     /// The kernel's identity of a file's inode, good for as long as a watch or a descriptor holds it.

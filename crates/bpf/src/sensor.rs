@@ -140,12 +140,8 @@ impl Sensor {
 
     /// Whether a rule wants writes to sockets: their hooks cost every writer a little. The next
     /// [`Sensor::attach_new_modules`] minds it.
-    ///
-    /// # Errors
-    /// None that is known; a hook that cannot be attached is left out.
-    pub fn set_write_rules(&mut self, sockets: bool) -> Result<(), Error> {
+    pub fn set_write_rules(&mut self, sockets: bool) {
         self.socket_writes = sockets;
-        Ok(())
     }
 
     /// Attaches hooks by an object of their own, or, when that cannot be loaded, each by one. Those that were attached

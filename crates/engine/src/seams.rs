@@ -70,10 +70,7 @@ pub trait Eyes {
     /// When the kernel refuses.
     fn inode_of(&self, file: BorrowedFd<'_>) -> Result<u64, BpfError>;
     /// Says whether any rule wants writes to sockets: the hooks for them cost something, and are attached only then.
-    ///
-    /// # Errors
-    /// When the kernel refuses.
-    fn set_write_rules(&mut self, sockets: bool) -> Result<(), BpfError>;
+    fn set_write_rules(&mut self, sockets: bool);
 }
 
 /// Schedules; dropping it detaches it.
@@ -213,8 +210,8 @@ impl Eyes for Sensor {
         Self::inode_of(self, file)
     }
 
-    fn set_write_rules(&mut self, sockets: bool) -> Result<(), BpfError> {
-        Self::set_write_rules(self, sockets)
+    fn set_write_rules(&mut self, sockets: bool) {
+        Self::set_write_rules(self, sockets);
     }
 }
 

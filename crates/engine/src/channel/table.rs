@@ -127,7 +127,6 @@ pub(crate) struct Channels {
     built_in: Vec<BuiltIn>,
     /// Built-in ones that somebody removed.
     unwanted: HashSet<Key>,
-    writes: bool,
     ticks: u32,
     ask_all: bool,
 }
@@ -143,7 +142,6 @@ impl Channels {
             next: FIRST_FREE,
             built_in: Vec::new(),
             unwanted: HashSet::new(),
-            writes: false,
             ticks: 0,
             ask_all: false,
         })
@@ -418,12 +416,7 @@ impl Channels {
     /// Has the hooks attached that the rules need now, and others detached: what was asked for holds from the answer on.
     fn tell_needs(&mut self, eyes: &mut impl Eyes) {
         let writes = self.entries.values().any(|entry| entry.spec.writes_to_sockets());
-        if writes != self.writes {
-            match eyes.set_write_rules(writes) {
-                Ok(()) => self.writes = writes,
-                Err(error) => warn!("{error}; writes to sockets are not seen"),
-            }
-        }
+        eyes.set_write_rules(writes);
         eyes.attach_new_modules();
     }
 }
