@@ -17,9 +17,14 @@ pub const MEMORY_MIB: u64 = 2048;
 /// Translated code that QEMU keeps: what does not fit is translated again and again.
 const TRANSLATED_MIB: u32 = 512;
 /// Kernel parameters of every machine. No mitigations: they cost what a scheduler cannot save. No randomness in the
-/// addresses: runs repeat. No self-tests of ciphers: nobody encrypts.
+/// addresses: runs repeat. No self-tests of ciphers: nobody encrypts. Random numbers seeded by the processor: until they
+/// are seeded, the kernel hashes its whole pool for each one, and allocators ask for one with each slab.
 const PARAMETERS: &str =
     "mitigations=off nokaslr tsc=reliable quiet console=ttyS0 panic=-1 cryptomgr.notests random.trust_cpu=1";
+/// Processor that is translated: QEMU's plain one, which lacks the random numbers that even small machines have.
+const TRANSLATED_CPU: &str = "qemu64,+rdrand";
+/// What the processor's random numbers begin with: runs repeat.
+const SEED: u32 = 1;
 /// How long KVM may take to boot a kernel, when it is tried out.
 const KVM_TRIAL: Duration = Duration::from_secs(10);
 
@@ -46,12 +51,16 @@ impl Accelerator {
     }
 
     fn arguments(self) -> Vec<String> {
-        let translate = |threads| format!("tcg,thread={threads},tb-size={TRANSLATED_MIB}");
+        let translate = |threads| {
+            let accelerator = format!("tcg,thread={threads},tb-size={TRANSLATED_MIB}");
+            vec!["-accel".into(), accelerator, "-cpu".into(), TRANSLATED_CPU.into(), "-seed".into(), SEED.to_string()]
+        };
         match self {
             Self::CountedInstructions => {
-                vec!["-accel".into(), translate("single"), "-icount".into(), "shift=0,sleep=off".into()]
+                let count = ["-icount", "shift=0,sleep=off"].map(String::from);
+                translate("single").into_iter().chain(count).collect()
             }
-            Self::Threads => vec!["-accel".into(), translate("multi")],
+            Self::Threads => translate("multi"),
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"].map(String::from).to_vec(),
         }
     }
@@ -229,6 +238,8 @@ mod tests {
         -m 2048
         -smp 1
         -accel tcg,thread=single,tb-size=512
+        -cpu qemu64,+rdrand
+        -seed 1
         -icount shift=0,sleep=off
         -nodefaults
         -nographic
