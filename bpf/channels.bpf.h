@@ -43,18 +43,11 @@ struct {
 	__type(value, struct appease_rules);
 } unix_names SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, u32);
-	__type(value, struct appease_ports);
-} ports_map SEC(".maps");
+struct appease_ports watched SEC(".data.watched");
 
-static __always_inline struct appease_ports *channel_ports(void)
+static __always_inline const struct appease_ports *channel_ports(void)
 {
-	u32 zero = 0;
-
-	return bpf_map_lookup_elem(&ports_map, &zero);
+	return &watched;
 }
 
 /* Whether the current task has the supplementary group @gid; they are sorted. */
@@ -153,7 +146,7 @@ __noinline int target_hit(const struct appease_target *target, const struct sour
 static __always_inline void device_hit(u32 channel, u32 device, u32 access)
 {
 	struct source source = { .object = device, .channel = channel };
-	struct appease_ports *ports = channel_ports();
+	const struct appease_ports *ports = channel_ports();
 
 	if (ports && ports->flags & APPEASE_PORTS_DEVICES) {
 		struct appease_target target = { .kind = APPEASE_TARGET_DEVICE, .id = { device } };

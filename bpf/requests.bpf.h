@@ -62,12 +62,8 @@ static __always_inline u32 current_tgid(void)
 
 static __always_inline void arm(u64 now)
 {
-	struct armed *armed = armed_state();
-
-	if (!armed)
-		return;
-	armed->until_ns = now + attention_ns + retention_ns;
-	armed->on = 1;
+	armed.until_ns = now + attention_ns + retention_ns;
+	armed.on = 1;
 }
 
 /* Says that wake-ups by the current task on this CPU hand on a request, or an input event if @request_id is 0. */
@@ -126,16 +122,13 @@ static __always_inline bool hand_on(const struct appease_process *from, u32 from
 
 static __always_inline struct appease_request *new_request(const struct source *source, u32 rule, u64 now, u32 *slot)
 {
-	struct armed *armed = armed_state();
 	struct appease_request *request;
 
-	if (!armed)
-		return NULL;
-	*slot = __sync_fetch_and_add(&armed->next_slot, 1) % APPEASE_NR_REQUESTS;
+	*slot = __sync_fetch_and_add(&armed.next_slot, 1) % APPEASE_NR_REQUESTS;
 	request = bpf_map_lookup_elem(&requests, slot);
 	if (!request)
 		return NULL;
-	request->id = __sync_add_and_fetch(&armed->last_id, 1);
+	request->id = __sync_add_and_fetch(&armed.last_id, 1);
 	request->opened_ns = now;
 	request->served_ns = 0;
 	request->budget_ns = budget_ns;

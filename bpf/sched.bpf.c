@@ -205,13 +205,12 @@ static u64 lifts_seen;
 /* Moves those who hold what an attended task waits for from the other lane's queue to that of the attended. */
 static __always_inline void move_lifted(void)
 {
-	struct armed *armed = armed_state();
 	struct task_struct *p;
 	u64 mono;
 
-	if (!armed || !armed->on || armed->lifts == lifts_seen)
+	if (!armed.on || armed.lifts == lifts_seen)
 		return;
-	lifts_seen = armed->lifts;
+	lifts_seen = armed.lifts;
 	mono = bpf_ktime_get_ns();
 	seen = 0;
 	bpf_for_each(scx_dsq, p, DSQ_OTHER, 0) {

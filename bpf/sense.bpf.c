@@ -21,8 +21,7 @@
 #include "sense/terminals.bpf.h"
 #include "sense/sound.bpf.h"
 #include "sense/files.bpf.h"
-#include "sense/inet.bpf.h"
-#include "sense/unix.bpf.h"
+#include "sense/sockets.bpf.h"
 #include "sense/pipes.bpf.h"
 #include "sense/locks.bpf.h"
 #include "sense/families.bpf.h"
@@ -36,16 +35,15 @@ char _license[] SEC("license") = "GPL";
 SEC("syscall")
 int appease_stand_down(void *ctx)
 {
-	struct armed *armed = armed_state();
 	u64 until;
 
-	if (!armed || !armed->on)
+	if (!armed.on)
 		return 0;
-	until = armed->until_ns;
+	until = armed.until_ns;
 	if (policy_before(bpf_ktime_get_ns(), until))
 		return 0;
-	armed->on = 0;
-	if (armed->until_ns != until)
-		armed->on = 1;
+	armed.on = 0;
+	if (armed.until_ns != until)
+		armed.on = 1;
 	return 0;
 }

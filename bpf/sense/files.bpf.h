@@ -47,7 +47,7 @@ SEC("fentry/inotify_handle_inode_event")
 int appease_file_access(u64 *ctx)
 {
 	struct inotify_inode_mark *mark = (void *)ctx[0];
-	struct appease_ports *ports = channel_ports();
+	const struct appease_ports *ports = channel_ports();
 	struct doing *doing;
 	u32 mask = ctx[1], wd;
 

@@ -243,7 +243,7 @@ static __always_inline void inet_deliver(struct sock *sk)
 		if (is_armed())
 			deliver_tcp(sk);
 	} else if (protocol == IPPROTO_UDP) {
-		struct appease_ports *ports = channel_ports();
+		const struct appease_ports *ports = channel_ports();
 
 		if (ports && has_bit(ports->udp_accept, sk->__sk_common.skc_num))
 			channel_event();
@@ -286,12 +286,14 @@ static __always_inline void note_tcp_receive(struct sock *sk)
 	tcp_hit(sk, APPEASE_READ);
 }
 
-SEC("fexit/tcp_recvmsg")
-int appease_tcp_receive(u64 *ctx)
+static __always_inline void inet_receive(struct sock *sk)
 {
-	if (returned_int(ctx) > 0 && !(ctx[3] & (MSG_PEEK | MSG_ERRQUEUE)))
-		note_tcp_receive((struct sock *)ctx[0]);
-	return 0;
+	u16 protocol = sk->sk_protocol;
+
+	if (protocol == IPPROTO_TCP)
+		note_tcp_receive(sk);
+	else if (protocol == IPPROTO_MPTCP)
+		tcp_hit(sk, APPEASE_READ);
 }
 
 /* splice and sendfile to a pipe do not go through tcp_recvmsg(). */
@@ -300,14 +302,6 @@ int appease_tcp_splice(u64 *ctx)
 {
 	if (returned(ctx) > 0)
 		note_tcp_receive(((struct socket *)ctx[0])->sk);
-	return 0;
-}
-
-SEC("fexit/mptcp_recvmsg")
-int appease_mptcp_receive(u64 *ctx)
-{
-	if (returned_int(ctx) > 0 && !(ctx[3] & (MSG_PEEK | MSG_ERRQUEUE)))
-		tcp_hit((struct sock *)ctx[0], APPEASE_READ);
 	return 0;
 }
 
@@ -394,7 +388,7 @@ SEC("fentry/skb_consume_udp")
 int appease_udp_receive(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
-	struct appease_ports *ports = channel_ports();
+	const struct appease_ports *ports = channel_ports();
 	struct inet_ends ends;
 	struct stamp_key key;
 
@@ -414,7 +408,7 @@ int appease_udp_receive(u64 *ctx)
 
 static __always_inline void note_udp_written(struct sock *sk)
 {
-	struct appease_ports *ports = channel_ports();
+	const struct appease_ports *ports = channel_ports();
 	struct inet_ends ends;
 
 	if (!ports || !(has_bit(ports->udp_accept, sk->__sk_common.skc_num) ||

@@ -68,20 +68,19 @@ static __always_inline bool is_waiter_attended(struct appease_lift *lift, u64 no
 static __always_inline void lift_task(struct task_struct *holder, struct appease_lift *lift, u32 lock, u64 now)
 {
 	struct appease_process *process;
-	struct armed *armed = armed_state();
 	struct doing *doing;
 
 	if (holder->tgid == lift->waiter || holder->flags & PF_KTHREAD)
 		return;
 	process = bpf_task_storage_get(&processes, holder->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	doing = current_doing();
-	if (!process || !doing || !armed)
+	if (!process || !doing)
 		return;
 	doing->lifted = holder->tgid;
 	lift->until_ns = now + LIFT_NS;
 	lift->lock = lock;
 	process->lift = *lift;
-	__sync_fetch_and_add(&armed->lifts, 1);
+	__sync_fetch_and_add(&armed.lifts, 1);
 	count(APPEASE_CNT_LIFTED);
 }
 

@@ -63,7 +63,7 @@ static __always_inline bool bound_hit(struct unix_sock *bound, u32 kind, const s
 
 static __always_inline bool has_unix_rules(void)
 {
-	struct appease_ports *ports = channel_ports();
+	const struct appease_ports *ports = channel_ports();
 
 	return ports && ports->flags & (APPEASE_PORTS_UNIX | APPEASE_PORTS_UNIX_NAME);
 }
@@ -73,7 +73,7 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 {
 	struct source source = { .object = (u64)sk, .channel = APPEASE_CHANNEL_UNIX };
 	struct unix_sock *sock = (struct unix_sock *)sk, *peer;
-	struct appease_ports *ports = channel_ports();
+	const struct appease_ports *ports = channel_ports();
 
 	if (!ports)
 		return;
@@ -89,34 +89,19 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 		bound_hit(peer, APPEASE_TARGET_UNIX_CONNECT, &source, access, ports->flags);
 }
 
-/* Data arrives at a socket. For unix sockets of every type that happens in the sender's context. */
-SEC("fentry/sock_def_readable")
-int appease_socket_deliver(u64 *ctx)
+/* Data arrives: for unix sockets of every type that happens in the sender's context. */
+static __always_inline void deliver_unix(struct sock *sk)
 {
-	struct sock *sk = (struct sock *)ctx[0];
-	u16 family = sk->__sk_common.skc_family;
 	struct stamp_key key;
 
-	if (family == AF_UNIX) {
-		if (!is_armed())
-			return 0;
-		key = object_key(sk, APPEASE_OBJECT_UNIX);
-		note_write(&key, APPEASE_OBJECT_UNIX);
-	} else if (family == AF_INET || family == AF_INET6) {
-		inet_deliver(sk);
-	}
-	return 0;
+	if (!is_armed())
+		return;
+	key = object_key(sk, APPEASE_OBJECT_UNIX);
+	note_write(&key, APPEASE_OBJECT_UNIX);
 }
 
-/* What most sockets have to do with us is nothing: that first. */
-static __always_inline bool is_unix_watched(void)
+static __always_inline void note_unix_receive(struct sock *sk)
 {
-	return is_armed() || has_unix_rules();
-}
-
-static __always_inline void note_unix_receive(struct socket *socket)
-{
-	struct sock *sk = socket->sk;
 	struct stamp_key key;
 
 	if (is_armed()) {
@@ -127,39 +112,11 @@ static __always_inline void note_unix_receive(struct socket *socket)
 		unix_hit(sk, APPEASE_READ);
 }
 
-static __always_inline void note_unix_received(u64 *ctx)
-{
-	if (is_unix_watched() && returned_int(ctx) > 0 && !(ctx[3] & (MSG_PEEK | MSG_ERRQUEUE)))
-		note_unix_receive((struct socket *)ctx[0]);
-}
-
-SEC("fexit/unix_stream_recvmsg")
-int appease_unix_stream_receive(u64 *ctx)
-{
-	note_unix_received(ctx);
-	return 0;
-}
-
 SEC("fexit/unix_stream_splice_read")
 int appease_unix_splice(u64 *ctx)
 {
-	if (is_unix_watched() && returned(ctx) > 0)
-		note_unix_receive((struct socket *)ctx[0]);
-	return 0;
-}
-
-/* The compiler may have made it independent of the one for datagrams; to read a message twice does no harm. */
-SEC("fexit/unix_seqpacket_recvmsg")
-int appease_unix_packet_receive(u64 *ctx)
-{
-	note_unix_received(ctx);
-	return 0;
-}
-
-SEC("fexit/unix_dgram_recvmsg")
-int appease_unix_dgram_receive(u64 *ctx)
-{
-	note_unix_received(ctx);
+	if (returned(ctx) > 0)
+		note_unix_receive(((struct socket *)ctx[0])->sk);
 	return 0;
 }
 

@@ -63,7 +63,6 @@ const PIPES: &str = "what is behind pipes and FIFOs";
 const COUNTERS: &str = "what is behind event counters";
 const TCP: &str = "TCP connections as channels, and what is behind local ones";
 const UDP: &str = "UDP sockets as channels, and what is behind local ones";
-const UNIX: &str = "unix sockets as channels, and what is behind them";
 const PI_FUTEX: &str = "that who holds a futex with priority inheritance is lifted by who waits for it";
 const FUTEX: &str = "that who holds a mutex shared between processes is lifted by who waits for it";
 const FILE_LOCK: &str = "that who holds a file lock is lifted by who waits for it";
@@ -95,15 +94,9 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_eventfd_release", "eventfd_release", "that an event counter's next owner starts afresh"),
     hook("appease_eventfd_write", "eventfd_write", COUNTERS),
     hook("appease_eventfd_read", "eventfd_read", COUNTERS),
-    hook("appease_socket_deliver", "sock_def_readable", UNIX),
-    hook("appease_unix_stream_receive", "unix_stream_recvmsg", UNIX),
     hook("appease_unix_splice", "unix_stream_splice_read", "what is spliced from unix sockets"),
-    hook("appease_unix_dgram_receive", "unix_dgram_recvmsg", "unix datagram sockets"),
-    hook("appease_unix_packet_receive", "unix_seqpacket_recvmsg", "unix packet sockets"),
     hook("appease_tcp_send", "tcp_sendmsg", TCP),
-    hook("appease_tcp_receive", "tcp_recvmsg", TCP),
     hook("appease_tcp_splice", "tcp_splice_read", "what is spliced from TCP connections"),
-    hook("appease_mptcp_receive", "mptcp_recvmsg", "MPTCP connections as channels"),
     hook("appease_udp_send", "udp_sendmsg", UDP),
     hook("appease_udp_sent", "udp_sendmsg", UDP),
     hook("appease_udp_receive", "skb_consume_udp", UDP),
@@ -133,8 +126,14 @@ pub(crate) const HOOKS: &[Hook] = &[
 ];
 
 /// Programs on tracepoints, which all supported kernels have.
-pub(crate) const TRACEPOINTS: &[&str] =
-    &["appease_fork", "appease_process_exit", "appease_contention", "appease_contention_end"];
+pub(crate) const TRACEPOINTS: &[&str] = &[
+    "appease_fork",
+    "appease_process_exit",
+    "appease_contention",
+    "appease_contention_end",
+    "appease_socket_deliver",
+    "appease_socket_receive",
+];
 
 /// All hooks, as if none were attached: what a kernel must have for all that we can sense.
 #[must_use]

@@ -121,7 +121,7 @@ impl Sensor {
 
     fn tell_glance(&self) -> Result<(), Error> {
         let glance = self.glance.borrow();
-        let ports = &self.main.maps.ports_map;
+        let ports = &self.main.maps.data_watched;
         ports
             .update(&0u32.to_ne_bytes(), as_bytes(&*glance.ports), MapFlags::ANY)
             .map_err(|e| Error::libbpf("set what the hooks look for", e))

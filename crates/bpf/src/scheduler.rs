@@ -107,7 +107,7 @@ impl Scheduler {
             .and_then(|()| maps.requests.reuse_fd(shared.requests.as_fd()))
             .and_then(|()| maps.handings.reuse_fd(shared.handings.as_fd()))
             .and_then(|()| maps.handlers.reuse_fd(shared.handlers.as_fd()))
-            .and_then(|()| maps.armed_map.reuse_fd(shared.armed_map.as_fd()))
+            .and_then(|()| maps.data_armed.reuse_fd(shared.data_armed.as_fd()))
             .and_then(|()| maps.counters.reuse_fd(shared.counters.as_fd()));
         reused.map_err(|e| Error::libbpf("share the maps", e))?;
         let mut skel = scx_ops_load!(open, appease_ops, uei).map_err(|e| Error::Scheduler(format!("{e:#}")))?;
