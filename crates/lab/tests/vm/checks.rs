@@ -39,8 +39,8 @@ const LONGEST_WAIT_MS: f64 = 2000.0;
 /// What watching costs an operation, against no watching: the ratio, and nanoseconds for each (RSIO section 6.6).
 const OVERHEAD_RATIO: f64 = 1.05;
 const OVERHEAD_NS: f64 = 350.0;
-/// The ratio where each is run once.
-const OVERHEAD_ONCE_RATIO: f64 = 1.15;
+/// The ratio where each is run once, on one kernel: TCP's figure varies by 3 % from run to run.
+const OVERHEAD_ONCE_RATIO: f64 = 1.1;
 /// The operations of scenario `overhead`; how many each is, where that is known. Not of those that take milliseconds each: from
 /// one run to the next they vary by more than the nanoseconds that are allowed.
 const OPERATIONS: [(&str, Option<f64>); 10] = [
@@ -53,7 +53,7 @@ const OPERATIONS: [(&str, Option<f64>); 10] = [
     ("select", None),
     ("fork", None),
     ("exec", None),
-    ("switch", Some(20_000.0)),
+    ("switch", Some(100_000.0)),
 ];
 /// An active console, its worst command (RSIO section 6.1).
 const CONSOLE_MAX_RATIO: f64 = 1.5;
@@ -148,9 +148,8 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
     }
     for kernel in thorough {
-        // Each is run once, and those that switch vary by 6 % from run to run, under EEVDF too.
-        let allowed = if full { (OVERHEAD_RATIO, OVERHEAD_NS) } else { (OVERHEAD_ONCE_RATIO, f64::INFINITY) };
-        let costs_little = move |machines: &Machines, kernel: &str| overhead(machines, kernel, allowed);
+        let ratio = if full { OVERHEAD_RATIO } else { OVERHEAD_ONCE_RATIO };
+        let costs_little = move |machines: &Machines, kernel: &str| overhead(machines, kernel, ratio);
         checks.push(Check::on(kernel, "watching_costs_little", costs_little));
         checks.push(Check::on(kernel, "twenty_users_do_not_wait", multiuser));
         for load in of(&["build:16"], &["build:64"]) {
@@ -317,7 +316,7 @@ fn scroll(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resu
 }
 
 /// Without scheduling, against no watching at all; in exact mode, where a nanosecond is an instruction.
-fn overhead(machines: &Machines, kernel: &str, (ratio, allowed_ns): (f64, f64)) -> anyhow::Result<()> {
+fn overhead(machines: &Machines, kernel: &str, ratio: f64) -> anyhow::Result<()> {
     let [watched, unwatched] = machines.good_runs([
         Spec::new("overhead", "appease:appease@none", "none").on(kernel),
         Spec::new("overhead", "eevdf", "none").on(kernel),
@@ -327,7 +326,7 @@ fn overhead(machines: &Machines, kernel: &str, (ratio, allowed_ns): (f64, f64)) 
         let (with, without) = (value(&watched, &figure)?, value(&unwatched, &figure)?);
         within(&what, with, without, ratio)?;
         let each_ns = number.map_or(0.0, |number| (with - without) * 1e6 / number);
-        ensure!(each_ns <= allowed_ns, "{what}: {each_ns:.0} ns more for each; allowed are {allowed_ns} ns");
+        ensure!(each_ns <= OVERHEAD_NS, "{what}: {each_ns:.0} ns more for each; allowed are {OVERHEAD_NS} ns");
     }
     Ok(())
 }
