@@ -112,6 +112,15 @@ static __always_inline bool end_hit(struct appease_target *target, const struct 
 	return target_hit(target, source, access);
 }
 
+/*
+ * Whether the machine's own root made the network that @sk is in. Who is root in a user namespace of his own lays wires there
+ * as he likes, and names sockets.
+ */
+static __always_inline bool is_in_real_network(struct sock *sk)
+{
+	return !BPF_CORE_READ(sk, __sk_common.skc_net.net, user_ns, level);
+}
+
 /* Data went between @ends: by a channel? */
 __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, u32 ifindex)
 {
@@ -123,7 +132,7 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 
 	if (!ends)
 		return 0;
-	if (is_local(ends, ifindex)) {
+	if (is_local(ends, ifindex) || !is_in_real_network((struct sock *)ends->socket)) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return 0;
 	}

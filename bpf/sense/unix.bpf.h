@@ -53,7 +53,7 @@ static __always_inline bool bound_hit(struct unix_sock *bound, u32 kind, const s
 	if (flags & APPEASE_PORTS_UNIX_NAME) {
 		struct appease_unix_name *name = try_abstract_name(bound);
 
-		if (!name)
+		if (!name || !is_in_real_network(&bound->sk))
 			return false;
 		name->kind = kind;
 		return any_hit(bpf_map_lookup_elem(&unix_names, name), source, access);
