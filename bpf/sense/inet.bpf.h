@@ -16,6 +16,7 @@
 #define MSG_ERRQUEUE 0x2000
 #define ETH_P_IPV6 0x86dd
 #define LOOPBACK_IFINDEX 1
+#define PACKET_LOOPBACK 5
 
 /* Channels */
 
@@ -63,14 +64,16 @@ static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *en
 	}
 }
 
-/* Whether an address is the loopback's: ::1, 127.0.0.0/8, or the same of IPv4 in IPv6. */
+/* Whether an address is the loopback's: ::1, 127.0.0.0/8, or the same of IPv4 in IPv6; none at all stands for it. */
 static __always_inline bool is_loopback(const u64 *address)
 {
 	const u8 *bytes = (const u8 *)address;
 
 	if (address[0])
 		return false;
-	return address[1] == bpf_cpu_to_be64(1) || ((u32)address[1] == bpf_htonl(0xffff) && bytes[12] == 127);
+	if ((u32)address[1] == bpf_htonl(0xffff))
+		return bytes[12] == 127 || !(address[1] >> 32);
+	return !address[1] || address[1] == bpf_cpu_to_be64(1);
 }
 
 /* Whether the far end is on this machine, in this network name space. @ifindex: where data came in, if that is known. */
@@ -398,6 +401,14 @@ static __always_inline void ends_of_datagram(struct sock *sk, struct sk_buff *sk
 	}
 }
 
+/* The interface that a datagram came in by; what was sent to a group comes back as if by the loopback. */
+static __always_inline u32 came_by(struct sk_buff *skb)
+{
+	if (BPF_CORE_READ_BITFIELD_PROBED(skb, pkt_type) == PACKET_LOOPBACK)
+		return LOOPBACK_IFINDEX;
+	return BPF_CORE_READ(skb, skb_iif);
+}
+
 /* A datagram is received, by whatever call: not peeked at, no error. */
 SEC("fentry/skb_consume_udp")
 int appease_udp_receive(u64 *ctx)
@@ -417,11 +428,29 @@ int appease_udp_receive(u64 *ctx)
 			ports->flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT)))
 		return 0;
 	ends_of_datagram(sk, (struct sk_buff *)ctx[1], &ends);
-	inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, BPF_CORE_READ((struct sk_buff *)ctx[1], skb_iif));
+	inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, came_by((struct sk_buff *)ctx[1]));
 	return 0;
 }
 
-static __always_inline void note_udp_written(struct sock *sk)
+/* Where a datagram goes: as the call says, else where its socket is connected to. */
+static __always_inline void far_of_message(struct msghdr *msg, struct inet_ends *ends)
+{
+	void *name = BPF_CORE_READ(msg, msg_name);
+	struct sockaddr_in6 to = {};
+
+	if (!name || bpf_probe_read_kernel(&to, sizeof(to), name))
+		return;
+	ends->far_port = bpf_ntohs(to.sin6_port);
+	if (to.sin6_family == AF_INET6) {
+		copy_address(ends->far, &to.sin6_addr);
+	} else {
+		ends->far[0] = 0;
+		ends->far[1] = mapped(((struct sockaddr_in *)&to)->sin_addr.s_addr);
+	}
+}
+
+/* @is_ipv6: by the function for IPv6, which calls the other one for an address of IPv4. */
+static __always_inline void note_udp_written(struct sock *sk, struct msghdr *msg, bool is_ipv6)
 {
 	struct appease_ports *ports = channel_ports();
 	struct inet_ends ends;
@@ -430,6 +459,12 @@ static __always_inline void note_udp_written(struct sock *sk)
 			ports->flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT)))
 		return;
 	ends_of_socket(sk, &ends);
+	far_of_message(msg, &ends);
+	/* A piece of a datagram that is put together by several calls: only the first need say where it goes. */
+	if (!ends.far_port)
+		return;
+	if (is_ipv6 && !ends.far[0] && (u32)ends.far[1] == bpf_htonl(0xffff))
+		return;
 	inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
 }
 
@@ -437,19 +472,15 @@ SEC("fexit/udp_sendmsg")
 int appease_udp_written(u64 *ctx)
 {
 	if (returned_int(ctx) > 0)
-		note_udp_written((struct sock *)ctx[0]);
+		note_udp_written((struct sock *)ctx[0], (struct msghdr *)ctx[1], false);
 	return 0;
 }
 
-/* For an address of IPv4 it calls the other one. */
 SEC("fexit/udpv6_sendmsg")
 int appease_udp6_written(u64 *ctx)
 {
-	struct sock *sk = (struct sock *)ctx[0];
-
-	if (returned_int(ctx) > 0 && sk->__sk_common.skc_family == AF_INET6 &&
-	    !is_mapped(&sk->__sk_common.skc_v6_daddr))
-		note_udp_written(sk);
+	if (returned_int(ctx) > 0)
+		note_udp_written((struct sock *)ctx[0], (struct msghdr *)ctx[1], true);
 	return 0;
 }
 
