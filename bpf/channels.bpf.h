@@ -50,11 +50,35 @@ struct {
 	__type(value, struct appease_ports);
 } ports_map SEC(".maps");
 
+/* Who wrote last to a file or a socket for datagrams, by address: a process that feeds itself has no customer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u32);
+} last_writers SEC(".maps");
+
 static __always_inline struct appease_ports *channel_ports(void)
 {
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&ports_map, &zero);
+}
+
+/* The current process writes to the object at @address. */
+static __always_inline void note_writer(u64 address)
+{
+	u32 tgid = current_tgid();
+
+	bpf_map_update_elem(&last_writers, &address, &tgid, BPF_ANY);
+}
+
+/* Whether what the current process reads from there is its own. */
+static __always_inline bool is_own(u64 address)
+{
+	u32 *writer = bpf_map_lookup_elem(&last_writers, &address);
+
+	return writer && *writer == current_tgid();
 }
 
 /* Whether the current task has the supplementary group @gid; they are sorted. */

@@ -15,29 +15,25 @@
 /* From kernel headers; constants do not travel in BTF. */
 #define FS_ACCESS 1
 #define FS_MODIFY 2
+#define S_IFMT 0170000
+#define S_IFIFO 0010000
 
-/* Who wrote to a file last: a process that feeds itself has no customer. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u64);
-	__type(value, u32);
-} file_writers SEC(".maps");
+/* Whether @inode is a FIFO that is open once, for reading and writing: what is written there reaches nobody else. */
+static __always_inline bool is_hermits(struct inode *inode)
+{
+	return (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFIFO && BPF_CORE_READ(inode, i_pipe, files) == 1;
+}
 
 static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)
 {
 	struct appease_target target = { .kind = APPEASE_TARGET_FILE, .id = { wd } };
 	struct source source = { .object = (u64)inode, .channel = APPEASE_CHANNEL_FILE };
-	u32 tgid = current_tgid(), *writer;
 
-	if (access == APPEASE_WRITE) {
-		bpf_map_update_elem(&file_writers, &source.object, &tgid, BPF_ANY);
-	} else {
-		writer = bpf_map_lookup_elem(&file_writers, &source.object);
-		if (writer && *writer == tgid) {
-			count(APPEASE_CNT_LOCAL_PEER);
-			return;
-		}
+	if (access == APPEASE_WRITE)
+		note_writer(source.object);
+	if (access == APPEASE_WRITE ? is_hermits(inode) : is_own(source.object)) {
+		count(APPEASE_CNT_LOCAL_PEER);
+		return;
 	}
 	target_hit(&target, &source, access);
 }

@@ -8,6 +8,7 @@
 #include "inet.bpf.h"
 
 #define AF_UNIX 1
+#define SOCK_DATAGRAMS 2
 
 /* Too large for the stack. */
 struct {
@@ -77,7 +78,8 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 
 	if (!ports)
 		return;
-	if (BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == current_tgid()) {
+	if (BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == current_tgid() ||
+	    (access == APPEASE_READ && sk->sk_type == SOCK_DATAGRAMS && is_own((u64)sk))) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return;
 	}
@@ -98,6 +100,9 @@ int appease_socket_deliver(u64 *ctx)
 	struct stamp_key key;
 
 	if (family == AF_UNIX) {
+		/* Who is at the far end of a connection is known, of datagrams it is not. */
+		if (has_unix_rules() && sk->sk_type == SOCK_DATAGRAMS)
+			note_writer((u64)sk);
 		if (!is_armed())
 			return 0;
 		key = object_key(sk, APPEASE_OBJECT_UNIX);
