@@ -53,7 +53,7 @@ int appease_file_access(u64 *ctx)
 		return 0;
 	wd = BPF_CORE_READ(mark, wd);
 	doing = try_current_doing();
-	if (doing && doing->withheld) {
+	if (doing && doing->withheld && doing->withheld == ctx[2]) {
 		doing->withheld_wd = wd;
 		return 0;
 	}
@@ -61,17 +61,18 @@ int appease_file_access(u64 *ctx)
 	return 0;
 }
 
-/* Events of a watched @file by the current task do not count from here on: the call says itself what it did. */
+/* Events of a watched @file by the current task do not count from here on: the call says itself what it did to it. */
 static __always_inline void withhold(struct file *file)
 {
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	struct doing *doing;
 
-	if (!(BPF_CORE_READ(file, f_inode, i_fsnotify_mask) & (FS_ACCESS | FS_MODIFY)))
+	if (!(BPF_CORE_READ(inode, i_fsnotify_mask) & (FS_ACCESS | FS_MODIFY)))
 		return;
 	doing = current_doing();
 	if (!doing)
 		return;
-	doing->withheld = 1;
+	doing->withheld = (u64)inode;
 	doing->withheld_wd = 0;
 }
 

@@ -211,7 +211,7 @@ static __always_inline bool is_sending(void)
 {
 	struct doing *doing = try_current_doing();
 
-	return doing && doing->sending;
+	return doing && is_under_way(doing->sending_ns, bpf_ktime_get_ns());
 }
 
 /* Data that a TCP peer inside this machine stamped arrives: who waits for it is lent a turn. */
@@ -328,12 +328,16 @@ int appease_mptcp_receive(u64 *ctx)
 static __always_inline void note_udp_send(void)
 {
 	struct doing *doing;
+	u64 now;
 
-	if (!is_armed() || !try_spoken_for(try_current_process(), bpf_ktime_get_ns()))
+	if (!is_armed())
+		return;
+	now = bpf_ktime_get_ns();
+	if (!try_spoken_for(try_current_process(), now))
 		return;
 	doing = current_doing();
 	if (doing)
-		doing->sending = 1;
+		doing->sending_ns = now;
 }
 
 static __always_inline void note_udp_sent(void)
@@ -344,7 +348,7 @@ static __always_inline void note_udp_sent(void)
 		return;
 	doing = try_current_doing();
 	if (doing)
-		doing->sending = 0;
+		doing->sending_ns = 0;
 }
 
 SEC("fentry/udp_sendmsg")
