@@ -276,6 +276,7 @@ impl Sensor {
             "records not made: no memory",
             "holders of locks lifted",
             "channel reads that came from this machine itself",
+            "activations not judged: too many",
         ];
         read_counters(&self.main.maps.counters, &NAMES)
     }
