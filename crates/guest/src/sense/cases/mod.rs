@@ -3,6 +3,7 @@
 mod abuse;
 mod audio;
 mod channels;
+mod datagrams;
 mod files;
 mod guards;
 mod locks;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Case> {
         guards::all(),
         files::all(),
         sockets::all(),
+        datagrams::all(),
         locks::all(),
         abuse::all(),
     ];
