@@ -9,6 +9,7 @@ mod guards;
 mod locks;
 mod messages;
 mod origins;
+mod shared;
 mod sockets;
 
 use anyhow::Result;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Case> {
         sockets::all(),
         datagrams::all(),
         locks::all(),
+        shared::all(),
         abuse::all(),
     ];
     parts.into_iter().flatten().collect()
