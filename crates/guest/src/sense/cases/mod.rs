@@ -7,6 +7,7 @@ mod datagrams;
 mod files;
 mod guards;
 mod locks;
+mod many;
 mod messages;
 mod origins;
 mod shared;
@@ -30,6 +31,7 @@ pub fn all() -> Vec<Case> {
         files::all(),
         sockets::all(),
         datagrams::all(),
+        many::all(),
         locks::all(),
         shared::all(),
         abuse::all(),
