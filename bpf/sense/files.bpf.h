@@ -18,10 +18,16 @@
 #define S_IFMT 0170000
 #define S_IFIFO 0010000
 
-/* Whether @inode is a FIFO that is open once, for reading and writing: what is written there reaches nobody else. */
-static __always_inline bool is_hermits(struct inode *inode)
+/* Whether the current process accesses a FIFO of which it has the other end, too. What is written to a device is not read back. */
+static __always_inline bool is_own_fifo(struct inode *inode, u32 access)
 {
-	return (BPF_CORE_READ(inode, i_mode) & S_IFMT) == S_IFIFO && BPF_CORE_READ(inode, i_pipe, files) == 1;
+	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFIFO)
+		return false;
+	if (access == APPEASE_READ)
+		return is_own((u64)inode);
+	note_writer((u64)inode);
+	/* It is open once, for both. */
+	return BPF_CORE_READ(inode, i_pipe, files) == 1;
 }
 
 static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)
@@ -29,9 +35,7 @@ static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)
 	struct appease_target target = { .kind = APPEASE_TARGET_FILE, .id = { wd } };
 	struct source source = { .object = (u64)inode, .channel = APPEASE_CHANNEL_FILE };
 
-	if (access == APPEASE_WRITE)
-		note_writer(source.object);
-	if (access == APPEASE_WRITE ? is_hermits(inode) : is_own(source.object)) {
+	if (is_own_fifo(inode, access)) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return;
 	}

@@ -212,6 +212,13 @@ fn device(stage: &mut Stage) -> Result<()> {
     stage.verdict("who only opened it", reader.unattended());
     reader.does(&Order::Read(End::Channel))?;
     stage.verdict("who read it", reader.attended(&Origin::new("file", &rule.node(), reader.pid), &[]));
+    let both =
+        File::options().read(true).write(true).open(DEVICE).with_context(|| format!("open {DEVICE} for both"))?;
+    let both = both.into();
+    let mut asker = stage.actor("asker", Some(&both), Some(&both))?;
+    asker.does(&Order::Write(End::Output))?;
+    asker.reads()?;
+    stage.verdict("who asked it and read it", asker.attended(&Origin::new("file", &rule.node(), asker.pid), &[]));
     Ok(())
 }
 
