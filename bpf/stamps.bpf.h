@@ -72,6 +72,15 @@ static __always_inline struct stamp_key object_key(const void *object, u32 kind)
 	return (struct stamp_key){ .a = (u64)object, .b = kind };
 }
 
+/* Nothing is known of the object of @key any more: it was freed, or what came did not come from here. */
+static __always_inline void forget_object(const struct stamp_key *key)
+{
+	if (policy == APPEASE_POLICY_RSIO)
+		bpf_map_delete_elem(&ends_map, key);
+	else
+		bpf_map_delete_elem(&stamps, key);
+}
+
 /* Writers */
 
 /* Leaves @attention on @key, one hop further, as written by the current process. */

@@ -241,7 +241,7 @@ static __always_inline void deliver_udp(struct sock *sk)
 	if (is_sending())
 		note_write(&key, APPEASE_OBJECT_INET);
 	else
-		bpf_map_delete_elem(&stamps, &key);
+		forget_object(&key);
 }
 
 static __always_inline void inet_deliver(struct sock *sk)
@@ -333,7 +333,8 @@ static __always_inline void note_udp_send(void)
 	if (!is_armed())
 		return;
 	now = bpf_ktime_get_ns();
-	if (!try_spoken_for(try_current_process(), now))
+	/* Policy rsio asks later whether it is a handler. */
+	if (policy != APPEASE_POLICY_RSIO && !try_spoken_for(try_current_process(), now))
 		return;
 	doing = current_doing();
 	if (doing)

@@ -3,6 +3,7 @@
 mod abuse;
 mod audio;
 mod channels;
+mod cohandlers;
 mod datagrams;
 mod files;
 mod guards;
@@ -20,8 +21,12 @@ use super::stage::Stage;
 /// A check's name and what it does.
 pub type Case = (String, Box<dyn FnOnce(&mut Stage) -> Result<()>>);
 
-/// All checks, in order.
-pub fn all() -> Vec<Case> {
+/// All checks of a policy, in order.
+pub fn all(policy: &str) -> Vec<Case> {
+    // It keeps no attention, and is no default: what is its own is checked.
+    if policy == "rsio" {
+        return cohandlers::all();
+    }
     let parts = [
         channels::all(),
         audio::all(),
