@@ -101,7 +101,7 @@ int appease_socket_deliver(u64 *ctx)
 
 	if (family == AF_UNIX) {
 		/* Who is at the far end of a connection is known, of datagrams it is not. */
-		if (has_unix_rules() && sk->sk_type == SOCK_DATAGRAMS)
+		if (sk->sk_type == SOCK_DATAGRAMS && has_unix_rules())
 			note_writer((u64)sk);
 		if (!is_armed())
 			return 0;
