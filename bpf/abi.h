@@ -168,6 +168,7 @@ enum appease_counter {
 	APPEASE_CNT_STORAGE_FAILED,	/* no memory for a record */
 	APPEASE_CNT_LIFTED,		/* holders of locks that an attended process waited for */
 	APPEASE_CNT_LOCAL_PEER,		/* reads from a channel that came from this machine itself */
+	APPEASE_CNT_NOT_JUDGED,		/* activations whose cohandlers' confidence stays as it was: too many at once */
 	APPEASE_NR_COUNTERS,
 };
 

@@ -43,11 +43,31 @@ struct {
 	__type(value, struct appease_rules);
 } unix_names SEC(".maps");
 
+/* Kept by the daemon. */
 struct appease_ports watched SEC(".data.watched");
 
-static __always_inline const struct appease_ports *channel_ports(void)
+/* Who wrote last to a file or a socket for datagrams, by address: a process that feeds itself has no customer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, u64);
+	__type(value, u32);
+} last_writers SEC(".maps");
+
+/* The current process writes to the object at @address. */
+static __always_inline void note_writer(u64 address)
 {
-	return &watched;
+	u32 tgid = current_tgid();
+
+	bpf_map_update_elem(&last_writers, &address, &tgid, BPF_ANY);
+}
+
+/* Whether what the current process reads from there is its own. */
+static __always_inline bool is_own(u64 address)
+{
+	u32 *writer = bpf_map_lookup_elem(&last_writers, &address);
+
+	return writer && *writer == current_tgid();
 }
 
 /* Whether the current task has the supplementary group @gid; they are sorted. */
@@ -146,9 +166,8 @@ __noinline int target_hit(const struct appease_target *target, const struct sour
 static __always_inline void device_hit(u32 channel, u32 device, u32 access)
 {
 	struct source source = { .object = device, .channel = channel };
-	const struct appease_ports *ports = channel_ports();
 
-	if (ports && ports->flags & APPEASE_PORTS_DEVICES) {
+	if (watched.flags & APPEASE_PORTS_DEVICES) {
 		struct appease_target target = { .kind = APPEASE_TARGET_DEVICE, .id = { device } };
 
 		if (target_hit(&target, &source, access))

@@ -146,8 +146,10 @@ static __always_inline void judge_later(u32 tgid, u64 at_ns)
 	struct judge_timer *timer;
 	u32 zero = 0;
 
-	if (bpf_map_push_elem(&activations, &activation, 0))
+	if (bpf_map_push_elem(&activations, &activation, 0)) {
+		count(APPEASE_CNT_NOT_JUDGED);
 		return;
+	}
 	timer = bpf_map_lookup_elem(&judge_timers, &zero);
 	if (timer && !__sync_lock_test_and_set(&timer->is_set, 1))
 		bpf_timer_start(&timer->timer, co_delta_ns, 0);

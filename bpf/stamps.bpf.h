@@ -15,15 +15,21 @@ struct {
 	__type(value, struct appease_attention);
 } stamps SEC(".maps");
 
-/* What a task is in the middle of. Of the task, not of the CPU: it may be preempted, by another kernel worker for one. */
+/*
+ * What a task is in the middle of. Of the task, not of the CPU: it may be preempted, by another kernel worker for one.
+ * The end of a call is not seen if anybody's hook comes to its function, or goes, meanwhile: so each is bounded.
+ */
 struct doing {
-	struct stamp_key via;	/* stamp that a kernel worker carries on; .b is 0: none */
-	u64 sending;		/* it sends a datagram for a customer */
-	u32 withheld;		/* it is in a call that says itself what it did to a watched file */
+	struct stamp_key via;	/* stamp that a kernel worker carries on */
+	u64 via_ns;		/* since when; 0: none */
+	u64 sending_ns;		/* since when it sends a datagram for a customer; 0: it does not */
+	u64 withheld;		/* inode of a watched file; the call that it is in says itself what it did to it; 0: none */
 	u32 withheld_wd;	/* the watch of which an event came meanwhile; 0: none */
 	u32 lifted;		/* process that it lifted while it waits for a lock; 0: none */
-	u32 pad;
 };
+
+/* The longest that a task can be in a call that does not wait for anybody. */
+#define CALL_NS 100000000ULL
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -55,9 +61,24 @@ static __always_inline struct doing *current_doing(void)
 	return doing;
 }
 
+/* Whether a call that began at @since_ns, if at all, goes on. */
+static __always_inline bool is_under_way(u64 since_ns, u64 now)
+{
+	return since_ns && now - since_ns < CALL_NS;
+}
+
 static __always_inline struct stamp_key object_key(const void *object, u32 kind)
 {
 	return (struct stamp_key){ .a = (u64)object, .b = kind };
+}
+
+/* Nothing is known of the object of @key any more: it was freed, or what came did not come from here. */
+static __always_inline void forget_object(const struct stamp_key *key)
+{
+	if (policy == APPEASE_POLICY_RSIO)
+		bpf_map_delete_elem(&ends_map, key);
+	else
+		bpf_map_delete_elem(&stamps, key);
 }
 
 /* Writers */
@@ -118,7 +139,7 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 	}
 	/* A kernel worker that carries a stamp, such as a terminal's echo. */
 	doing = try_current_doing();
-	if (doing && doing->via.b) {
+	if (doing && is_under_way(doing->via_ns, now)) {
 		struct appease_attention *carried = bpf_map_lookup_elem(&stamps, &doing->via);
 
 		if (carried) {

@@ -15,29 +15,29 @@
 /* From kernel headers; constants do not travel in BTF. */
 #define FS_ACCESS 1
 #define FS_MODIFY 2
+#define S_IFMT 0170000
+#define S_IFIFO 0010000
 
-/* Who wrote to a file last: a process that feeds itself has no customer. */
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 4096);
-	__type(key, u64);
-	__type(value, u32);
-} file_writers SEC(".maps");
+/* Whether the current process accesses a FIFO of which it has the other end, too. What is written to a device is not read back. */
+static __always_inline bool is_own_fifo(struct inode *inode, u32 access)
+{
+	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFIFO)
+		return false;
+	if (access == APPEASE_READ)
+		return is_own((u64)inode);
+	note_writer((u64)inode);
+	/* It is open once, for both. */
+	return BPF_CORE_READ(inode, i_pipe, files) == 1;
+}
 
 static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)
 {
 	struct appease_target target = { .kind = APPEASE_TARGET_FILE, .id = { wd } };
 	struct source source = { .object = (u64)inode, .channel = APPEASE_CHANNEL_FILE };
-	u32 tgid = current_tgid(), *writer;
 
-	if (access == APPEASE_WRITE) {
-		bpf_map_update_elem(&file_writers, &source.object, &tgid, BPF_ANY);
-	} else {
-		writer = bpf_map_lookup_elem(&file_writers, &source.object);
-		if (writer && *writer == tgid) {
-			count(APPEASE_CNT_LOCAL_PEER);
-			return;
-		}
+	if (is_own_fifo(inode, access)) {
+		count(APPEASE_CNT_LOCAL_PEER);
+		return;
 	}
 	target_hit(&target, &source, access);
 }
@@ -47,17 +47,16 @@ SEC("fentry/inotify_handle_inode_event")
 int appease_file_access(u64 *ctx)
 {
 	struct inotify_inode_mark *mark = (void *)ctx[0];
-	const struct appease_ports *ports = channel_ports();
 	struct doing *doing;
 	u32 mask = ctx[1], wd;
 
 	/* Others may watch the same file. */
-	if (!(mask & (FS_ACCESS | FS_MODIFY)) || !ports || !ports->watches ||
-	    (u64)BPF_CORE_READ(mark, fsn_mark.group) != ports->watches)
+	if (!(mask & (FS_ACCESS | FS_MODIFY)) || !watched.watches ||
+	    (u64)BPF_CORE_READ(mark, fsn_mark.group) != watched.watches)
 		return 0;
 	wd = BPF_CORE_READ(mark, wd);
 	doing = try_current_doing();
-	if (doing && doing->withheld) {
+	if (doing && doing->withheld && doing->withheld == ctx[2]) {
 		doing->withheld_wd = wd;
 		return 0;
 	}
@@ -65,17 +64,18 @@ int appease_file_access(u64 *ctx)
 	return 0;
 }
 
-/* Events of a watched @file by the current task do not count from here on: the call says itself what it did. */
+/* Events of a watched @file by the current task do not count from here on: the call says itself what it did to it. */
 static __always_inline void withhold(struct file *file)
 {
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
 	struct doing *doing;
 
-	if (!(BPF_CORE_READ(file, f_inode, i_fsnotify_mask) & (FS_ACCESS | FS_MODIFY)))
+	if (!(BPF_CORE_READ(inode, i_fsnotify_mask) & (FS_ACCESS | FS_MODIFY)))
 		return;
 	doing = current_doing();
 	if (!doing)
 		return;
-	doing->withheld = 1;
+	doing->withheld = (u64)inode;
 	doing->withheld_wd = 0;
 }
 

@@ -16,6 +16,7 @@
 #define MSG_ERRQUEUE 0x2000
 #define ETH_P_IPV6 0x86dd
 #define LOOPBACK_IFINDEX 1
+#define PACKET_LOOPBACK 5
 
 /* Channels */
 
@@ -63,14 +64,16 @@ static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *en
 	}
 }
 
-/* Whether an address is the loopback's: ::1, 127.0.0.0/8, or the same of IPv4 in IPv6. */
+/* Whether an address is the loopback's: ::1, 127.0.0.0/8, or the same of IPv4 in IPv6; none at all stands for it. */
 static __always_inline bool is_loopback(const u64 *address)
 {
 	const u8 *bytes = (const u8 *)address;
 
 	if (address[0])
 		return false;
-	return address[1] == bpf_cpu_to_be64(1) || ((u32)address[1] == bpf_htonl(0xffff) && bytes[12] == 127);
+	if ((u32)address[1] == bpf_htonl(0xffff))
+		return bytes[12] == 127 || !(address[1] >> 32);
+	return !address[1] || address[1] == bpf_cpu_to_be64(1);
 }
 
 /* Whether the far end is on this machine, in this network name space. @ifindex: where data came in, if that is known. */
@@ -85,11 +88,17 @@ static __always_inline bool has_bit(const u64 *bits, u16 port)
 	return bits[port >> 6] >> (port & 63) & 1;
 }
 
-static __always_inline bool is_tcp_channel(const struct appease_ports *ports, struct sock *sk)
+static __always_inline bool is_tcp_channel(struct sock *sk)
 {
-	return ports && (has_bit(ports->tcp_accept, sk->__sk_common.skc_num) ||
-			 has_bit(ports->tcp_connect, bpf_ntohs(sk->__sk_common.skc_dport)) ||
-			 ports->flags & APPEASE_PORTS_ANY_TCP);
+	return has_bit(watched.tcp_accept, sk->__sk_common.skc_num) ||
+	       has_bit(watched.tcp_connect, bpf_ntohs(sk->__sk_common.skc_dport)) || watched.flags & APPEASE_PORTS_ANY_TCP;
+}
+
+/* Whether a datagram of @sk may have gone through a channel. */
+static __always_inline bool is_udp_watched(struct sock *sk)
+{
+	return has_bit(watched.udp_accept, sk->__sk_common.skc_num) ||
+	       watched.flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT);
 }
 
 /* The rules for one end: for address and port, for the port, for the address. */
@@ -112,6 +121,15 @@ static __always_inline bool end_hit(struct appease_target *target, const struct 
 	return target_hit(target, source, access);
 }
 
+/*
+ * Whether the machine's own root made the network that @sk is in. Who is root in a user namespace of his own lays wires there
+ * as he likes, and names sockets.
+ */
+static __always_inline bool is_in_real_network(struct sock *sk)
+{
+	return !BPF_CORE_READ(sk, __sk_common.skc_net.net, user_ns, level);
+}
+
 /* Data went between @ends: by a channel? */
 __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, u32 ifindex)
 {
@@ -123,7 +141,7 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 
 	if (!ends)
 		return 0;
-	if (is_local(ends, ifindex)) {
+	if (is_local(ends, ifindex) || !is_in_real_network((struct sock *)ends->socket)) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return 0;
 	}
@@ -147,7 +165,7 @@ static __always_inline void tcp_hit(struct sock *sk, u32 access)
 {
 	struct inet_ends ends;
 
-	if (!is_tcp_channel(channel_ports(), sk))
+	if (!is_tcp_channel(sk))
 		return;
 	ends_of_socket(sk, &ends);
 	inet_hit(&ends, IPPROTO_TCP, access, BPF_CORE_READ(sk, sk_rx_dst_ifindex));
@@ -199,7 +217,7 @@ static __always_inline bool is_sending(void)
 {
 	struct doing *doing = try_current_doing();
 
-	return doing && doing->sending;
+	return doing && is_under_way(doing->sending_ns, bpf_ktime_get_ns());
 }
 
 /* Data that a TCP peer inside this machine stamped arrives: who waits for it is lent a turn. */
@@ -229,7 +247,7 @@ static __always_inline void deliver_udp(struct sock *sk)
 	if (is_sending())
 		note_write(&key, APPEASE_OBJECT_INET);
 	else
-		bpf_map_delete_elem(&stamps, &key);
+		forget_object(&key);
 }
 
 static __always_inline void inet_deliver(struct sock *sk)
@@ -238,14 +256,12 @@ static __always_inline void inet_deliver(struct sock *sk)
 
 	if (protocol == IPPROTO_TCP) {
 		/* Its reader may have had no customer for hours. */
-		if (is_tcp_channel(channel_ports(), sk))
+		if (is_tcp_channel(sk))
 			channel_event();
 		if (is_armed())
 			deliver_tcp(sk);
 	} else if (protocol == IPPROTO_UDP) {
-		const struct appease_ports *ports = channel_ports();
-
-		if (ports && has_bit(ports->udp_accept, sk->__sk_common.skc_num))
+		if (has_bit(watched.udp_accept, sk->__sk_common.skc_num))
 			channel_event();
 		if (is_armed())
 			deliver_udp(sk);
@@ -310,12 +326,17 @@ int appease_tcp_splice(u64 *ctx)
 static __always_inline void note_udp_send(void)
 {
 	struct doing *doing;
+	u64 now;
 
-	if (!is_armed() || !try_spoken_for(try_current_process(), bpf_ktime_get_ns()))
+	if (!is_armed())
+		return;
+	now = bpf_ktime_get_ns();
+	/* Policy rsio asks later whether it is a handler. */
+	if (policy != APPEASE_POLICY_RSIO && !try_spoken_for(try_current_process(), now))
 		return;
 	doing = current_doing();
 	if (doing)
-		doing->sending = 1;
+		doing->sending_ns = now;
 }
 
 static __always_inline void note_udp_sent(void)
@@ -326,7 +347,7 @@ static __always_inline void note_udp_sent(void)
 		return;
 	doing = try_current_doing();
 	if (doing)
-		doing->sending = 0;
+		doing->sending_ns = 0;
 }
 
 SEC("fentry/udp_sendmsg")
@@ -383,12 +404,19 @@ static __always_inline void ends_of_datagram(struct sock *sk, struct sk_buff *sk
 	}
 }
 
+/* The interface that a datagram came in by; what was sent to a group comes back as if by the loopback. */
+static __always_inline u32 came_by(struct sk_buff *skb)
+{
+	if (BPF_CORE_READ_BITFIELD_PROBED(skb, pkt_type) == PACKET_LOOPBACK)
+		return LOOPBACK_IFINDEX;
+	return BPF_CORE_READ(skb, skb_iif);
+}
+
 /* A datagram is received, by whatever call: not peeked at, no error. */
 SEC("fentry/skb_consume_udp")
 int appease_udp_receive(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
-	const struct appease_ports *ports = channel_ports();
 	struct inet_ends ends;
 	struct stamp_key key;
 
@@ -398,23 +426,44 @@ int appease_udp_receive(u64 *ctx)
 		key = object_key(sk, APPEASE_OBJECT_INET);
 		note_read(&key);
 	}
-	if (!ports || !(has_bit(ports->udp_accept, sk->__sk_common.skc_num) ||
-			ports->flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT)))
+	if (!is_udp_watched(sk))
 		return 0;
 	ends_of_datagram(sk, (struct sk_buff *)ctx[1], &ends);
-	inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, BPF_CORE_READ((struct sk_buff *)ctx[1], skb_iif));
+	inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, came_by((struct sk_buff *)ctx[1]));
 	return 0;
 }
 
-static __always_inline void note_udp_written(struct sock *sk)
+/* Where a datagram goes: as the call says, else where its socket is connected to. */
+static __always_inline void far_of_message(struct msghdr *msg, struct inet_ends *ends)
 {
-	const struct appease_ports *ports = channel_ports();
+	void *name = BPF_CORE_READ(msg, msg_name);
+	struct sockaddr_in6 to = {};
+
+	if (!name || bpf_probe_read_kernel(&to, sizeof(to), name))
+		return;
+	ends->far_port = bpf_ntohs(to.sin6_port);
+	if (to.sin6_family == AF_INET6) {
+		copy_address(ends->far, &to.sin6_addr);
+	} else {
+		ends->far[0] = 0;
+		ends->far[1] = mapped(((struct sockaddr_in *)&to)->sin_addr.s_addr);
+	}
+}
+
+/* @is_ipv6: by the function for IPv6, which calls the other one for an address of IPv4. */
+static __always_inline void note_udp_written(struct sock *sk, struct msghdr *msg, bool is_ipv6)
+{
 	struct inet_ends ends;
 
-	if (!ports || !(has_bit(ports->udp_accept, sk->__sk_common.skc_num) ||
-			ports->flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT)))
+	if (!is_udp_watched(sk))
 		return;
 	ends_of_socket(sk, &ends);
+	far_of_message(msg, &ends);
+	/* A piece of a datagram that is put together by several calls: only the first need say where it goes. */
+	if (!ends.far_port)
+		return;
+	if (is_ipv6 && !ends.far[0] && (u32)ends.far[1] == bpf_htonl(0xffff))
+		return;
 	inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
 }
 
@@ -422,19 +471,15 @@ SEC("fexit/udp_sendmsg")
 int appease_udp_written(u64 *ctx)
 {
 	if (returned_int(ctx) > 0)
-		note_udp_written((struct sock *)ctx[0]);
+		note_udp_written((struct sock *)ctx[0], (struct msghdr *)ctx[1], false);
 	return 0;
 }
 
-/* For an address of IPv4 it calls the other one. */
 SEC("fexit/udpv6_sendmsg")
 int appease_udp6_written(u64 *ctx)
 {
-	struct sock *sk = (struct sock *)ctx[0];
-
-	if (returned_int(ctx) > 0 && sk->__sk_common.skc_family == AF_INET6 &&
-	    !is_mapped(&sk->__sk_common.skc_v6_daddr))
-		note_udp_written(sk);
+	if (returned_int(ctx) > 0)
+		note_udp_written((struct sock *)ctx[0], (struct msghdr *)ctx[1], true);
 	return 0;
 }
 

@@ -47,7 +47,7 @@ int appease_pipe_free(void *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key((void *)argument(ctx, 0), APPEASE_OBJECT_PIPE);
-	bpf_map_delete_elem(&stamps, &key);
+	forget_object(&key);
 	return 0;
 }
 
@@ -72,7 +72,7 @@ int appease_eventfd_release(void *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 1), private_data), APPEASE_OBJECT_EVENTFD);
-	bpf_map_delete_elem(&stamps, &key);
+	forget_object(&key);
 	return 0;
 }
 

@@ -90,8 +90,10 @@ int appease_tty_deliver(void *ctx)
 	if (request) {
 		struct doing *doing = current_doing();
 
-		if (doing)
+		if (doing) {
 			doing->via = key;
+			doing->via_ns = now;
+		}
 		begin_handing(request->id, request->opened_ns, now);
 	}
 	return 0;
@@ -103,7 +105,7 @@ int appease_tty_deliver_end(void *ctx)
 	struct doing *doing = is_armed() ? try_current_doing() : NULL;
 
 	if (doing)
-		doing->via.b = 0;
+		doing->via_ns = 0;
 	end_handing();
 	return 0;
 }

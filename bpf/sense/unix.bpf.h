@@ -8,6 +8,7 @@
 #include "inet.bpf.h"
 
 #define AF_UNIX 1
+#define SOCK_DATAGRAMS 2
 
 /* Too large for the stack. */
 struct {
@@ -53,7 +54,7 @@ static __always_inline bool bound_hit(struct unix_sock *bound, u32 kind, const s
 	if (flags & APPEASE_PORTS_UNIX_NAME) {
 		struct appease_unix_name *name = try_abstract_name(bound);
 
-		if (!name)
+		if (!name || !is_in_real_network(&bound->sk))
 			return false;
 		name->kind = kind;
 		return any_hit(bpf_map_lookup_elem(&unix_names, name), source, access);
@@ -63,9 +64,7 @@ static __always_inline bool bound_hit(struct unix_sock *bound, u32 kind, const s
 
 static __always_inline bool has_unix_rules(void)
 {
-	const struct appease_ports *ports = channel_ports();
-
-	return ports && ports->flags & (APPEASE_PORTS_UNIX | APPEASE_PORTS_UNIX_NAME);
+	return watched.flags & (APPEASE_PORTS_UNIX | APPEASE_PORTS_UNIX_NAME);
 }
 
 /* Data went through @sk: by a channel? Not if the process talks to itself. */
@@ -73,20 +72,18 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 {
 	struct source source = { .object = (u64)sk, .channel = APPEASE_CHANNEL_UNIX };
 	struct unix_sock *sock = (struct unix_sock *)sk, *peer;
-	const struct appease_ports *ports = channel_ports();
 
-	if (!ports)
-		return;
-	if (BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == current_tgid()) {
+	if (BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == current_tgid() ||
+	    (access == APPEASE_READ && sk->sk_type == SOCK_DATAGRAMS && is_own((u64)sk))) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return;
 	}
-	if (bound_hit(sock, APPEASE_TARGET_UNIX_ACCEPT, &source, access, ports->flags))
+	if (bound_hit(sock, APPEASE_TARGET_UNIX_ACCEPT, &source, access, watched.flags))
 		return;
 	/* It may go away meanwhile: then the reads fail, or see another socket once. */
 	peer = (struct unix_sock *)BPF_CORE_READ(sock, peer);
 	if (peer)
-		bound_hit(peer, APPEASE_TARGET_UNIX_CONNECT, &source, access, ports->flags);
+		bound_hit(peer, APPEASE_TARGET_UNIX_CONNECT, &source, access, watched.flags);
 }
 
 /* Data arrives: for unix sockets of every type that happens in the sender's context. */
@@ -94,6 +91,9 @@ static __always_inline void deliver_unix(struct sock *sk)
 {
 	struct stamp_key key;
 
+	/* Who is at the far end of a connection is known, of datagrams it is not. */
+	if (sk->sk_type == SOCK_DATAGRAMS && has_unix_rules())
+		note_writer((u64)sk);
 	if (!is_armed())
 		return;
 	key = object_key(sk, APPEASE_OBJECT_UNIX);

@@ -64,6 +64,8 @@ pub struct Sensor {
     attached: Vec<(usize, Link)>,
     /// Of those that cannot be attached.
     refused: Vec<usize>,
+    /// Of those whose function is in the kernel itself, also where others have it in a module.
+    in_kernel: Vec<usize>,
     /// What the kernel's side has to look for.
     pub(crate) glance: RefCell<Glance>,
     /// Whether a rule wants writes to sockets.
@@ -80,8 +82,8 @@ impl Sensor {
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
         // Hooks of modules, and such as rest, are loaded apart: one that cannot be must not take the others with it.
         let is_there = |i: &usize| kernel.type_by_name::<Func<'_>>(HOOKS[*i].function).is_some();
-        let wanted: Vec<usize> =
-            (0..HOOKS.len()).filter(|&i| HOOKS[i].wanted == Wanted::Always).filter(is_there).collect();
+        let in_kernel: Vec<usize> = (0..HOOKS.len()).filter(is_there).collect();
+        let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].wanted == Wanted::Always).collect();
         let mut main = load_object(options, &wanted, None)?;
         main.progs
             .appease_begin
@@ -106,6 +108,7 @@ impl Sensor {
             options: options.clone(),
             attached,
             refused: Vec::new(),
+            in_kernel,
             glance: RefCell::default(),
             socket_writes: false,
         };
@@ -124,7 +127,7 @@ impl Sensor {
         };
         let is_new = |&i: &usize| {
             let hook = &HOOKS[i];
-            let is_late = hook.wanted != Wanted::Always && hook.module.is_none();
+            let is_late = hook.wanted != Wanted::Always && (hook.module.is_none() || self.in_kernel.contains(&i));
             is_wanted(hook)
                 && (is_late || module_is_there(hook))
                 && !self.refused.contains(&i)
@@ -273,6 +276,7 @@ impl Sensor {
             "records not made: no memory",
             "holders of locks lifted",
             "channel reads that came from this machine itself",
+            "activations not judged: too many",
         ];
         read_counters(&self.main.maps.counters, &NAMES)
     }
@@ -347,7 +351,7 @@ fn load_object(
             maps.unix_names.reuse_fd(theirs.unix_names.as_fd()),
             maps.unix_name_scratch.reuse_fd(theirs.unix_name_scratch.as_fd()),
             maps.data_watched.reuse_fd(theirs.data_watched.as_fd()),
-            maps.file_writers.reuse_fd(theirs.file_writers.as_fd()),
+            maps.last_writers.reuse_fd(theirs.last_writers.as_fd()),
             maps.handlers.reuse_fd(theirs.handlers.as_fd()),
             maps.channel_handlers.reuse_fd(theirs.channel_handlers.as_fd()),
             maps.ends_map.reuse_fd(theirs.ends_map.as_fd()),

@@ -14,7 +14,7 @@ use rustix::{
     event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
     fs::{Mode, OFlags},
     io::{Errno, read, write},
-    net::{RecvFlags, SendFlags, SocketAddrV4, recv, sendto},
+    net::{RecvFlags, SendFlags, recv, sendto},
     pipe::{SpliceFlags, splice},
     process::{Signal, set_parent_process_death_signal},
     time::{ClockId, clock_gettime},
@@ -218,10 +218,7 @@ pub fn read_once(end: impl AsFd) -> Result<i64> {
 pub fn write_message(end: impl AsFd, order: &Order) -> Result<i64> {
     let bytes = match order {
         Order::Signal(_) => write(end, &1u64.to_ne_bytes())?,
-        Order::SendTo(_, port) => {
-            let to = SocketAddrV4::new(std::net::Ipv4Addr::LOCALHOST, *port);
-            sendto(end, LINE, SendFlags::empty(), &to)?
-        }
+        Order::SendTo(_, to) => sendto(end, LINE, SendFlags::empty(), to)?,
         _ => write(end, LINE)?,
     };
     number(bytes)

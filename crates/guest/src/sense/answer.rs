@@ -147,6 +147,13 @@ pub fn why(pid: u32) -> Result<Found> {
     Found::parse(&answer).with_context(|| format!("appease why {pid} --json: unexpected form: {answer}"))
 }
 
+/// The policy in force.
+pub fn policy() -> Result<String> {
+    let status = ask(&["status", "--json"])?;
+    let policy = status["policy"].as_str().map(str::to_owned);
+    policy.with_context(|| format!("appease status --json has no policy: {status}"))
+}
+
 /// Hooks that wait for one of these modules.
 pub fn waiting_hooks(modules: &[&str]) -> Result<Vec<String>> {
     let status = ask(&["status", "--json"])?;

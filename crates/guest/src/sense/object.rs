@@ -3,7 +3,7 @@
 use std::{
     fmt,
     fs::{self, OpenOptions},
-    net::{TcpListener, TcpStream, UdpSocket},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     os::{
         fd::OwnedFd,
         unix::net::{UnixDatagram, UnixStream},
@@ -145,22 +145,22 @@ pub struct Link {
     /// The reader's end.
     pub reader: OwnedFd,
     /// Where a datagram must be addressed to, when the writer's end is not connected.
-    port: Option<u16>,
+    to: Option<SocketAddr>,
 }
 
 impl Link {
     /// Makes one; a FIFO in `dir`, where it leaves no trace.
     pub fn new(kind: Kind, dir: &Path) -> Result<Self> {
-        let (writer, reader, port) = Self::ends(kind, dir).with_context(|| format!("make a {kind}"))?;
-        Ok(Self { kind, writer, reader, port })
+        let (writer, reader, to) = Self::ends(kind, dir).with_context(|| format!("make a {kind}"))?;
+        Ok(Self { kind, writer, reader, to })
     }
 
     /// One between these ends.
     pub fn of(kind: Kind, writer: impl Into<OwnedFd>, reader: impl Into<OwnedFd>) -> Self {
-        Self { kind, writer: writer.into(), reader: reader.into(), port: None }
+        Self { kind, writer: writer.into(), reader: reader.into(), to: None }
     }
 
-    fn ends(kind: Kind, dir: &Path) -> Result<(OwnedFd, OwnedFd, Option<u16>)> {
+    fn ends(kind: Kind, dir: &Path) -> Result<(OwnedFd, OwnedFd, Option<SocketAddr>)> {
         let (writer, reader) = match kind {
             Kind::UnixStream => both(UnixStream::pair()?),
             Kind::UnixDatagram => both(UnixDatagram::pair()?),
@@ -173,8 +173,8 @@ impl Link {
             Kind::UdpServer => udp("127.0.0.1:0", false)?,
             Kind::UdpAnswer => {
                 let (client, server) = udp_pair("127.0.0.1:0", false)?;
-                let port = client.local_addr()?.port();
-                return Ok((server.into(), client.into(), Some(port)));
+                let to = client.local_addr()?;
+                return Ok((server.into(), client.into(), Some(to)));
             }
             Kind::Pipe => {
                 let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
@@ -201,9 +201,9 @@ impl Link {
 
     /// How `end` is written to, if it is the writer's end of this.
     pub fn message(&self, end: End) -> Order {
-        match (self.kind, self.port) {
+        match (self.kind, self.to) {
             (Kind::Eventfd, _) => Order::Signal(end),
-            (_, Some(port)) => Order::SendTo(end, port),
+            (_, Some(to)) => Order::SendTo(end, to),
             _ => Order::Write(end),
         }
     }

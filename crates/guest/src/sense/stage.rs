@@ -2,7 +2,7 @@
 
 use std::{
     fmt::Display,
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::Write,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -155,9 +155,20 @@ impl Stage {
         self.remote.touch()
     }
 
+    /// The remote control, for a program to read.
+    pub fn open_remote(&self) -> Result<OwnedFd> {
+        let file = File::open(&self.remote_node).with_context(|| format!("open {}", self.remote_node))?;
+        Ok(file.into())
+    }
+
     /// A request of the remote control that this process opened.
     pub fn by_remote(&self, handler: &Actor) -> Origin {
-        Origin::new("evdev", &self.remote_node, handler.pid)
+        self.opened_by(handler.pid)
+    }
+
+    /// As [`Stage::by_remote`], by process id.
+    pub fn opened_by(&self, pid: u32) -> Origin {
+        Origin::new("evdev", &self.remote_node, pid)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Lines go through files of tmpfs that both sides look at again and again: everything by which processes
 //! are usually told something (pipes, sockets, terminals) is what is under test, and would carry attention itself.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, net::SocketAddr, str::FromStr};
 
 use anyhow::{Context, Error, Result, bail};
 
@@ -49,8 +49,8 @@ pub enum Order {
     Write(End),
     /// Add 1 to an event counter.
     Signal(End),
-    /// Send a datagram to this port of the own machine.
-    SendTo(End, u16),
+    /// Send a datagram there.
+    SendTo(End, SocketAddr),
     /// Spend so many milliseconds of CPU time.
     Burn(u32),
     /// Start a program, of these words, and wait for its end.
@@ -103,7 +103,7 @@ impl fmt::Display for Order {
             Self::Poll(end, ms) => write!(f, "poll {end} {ms}"),
             Self::Write(end) => write!(f, "write {end}"),
             Self::Signal(end) => write!(f, "signal {end}"),
-            Self::SendTo(end, port) => write!(f, "send-to {end} {port}"),
+            Self::SendTo(end, to) => write!(f, "send-to {end} {to}"),
             Self::Burn(ms) => write!(f, "burn {ms}"),
             Self::Run(words) => write!(f, "run {}", words.join(" ")),
             Self::Repeat(orders) => {
@@ -138,7 +138,7 @@ impl FromStr for Order {
             ["poll", end, ms] => Self::Poll(end.parse()?, ms.parse()?),
             ["write", end] => Self::Write(end.parse()?),
             ["signal", end] => Self::Signal(end.parse()?),
-            ["send-to", end, port] => Self::SendTo(end.parse()?, port.parse()?),
+            ["send-to", end, to] => Self::SendTo(end.parse()?, to.parse()?),
             ["burn", ms] => Self::Burn(ms.parse()?),
             ["run", words @ ..] if !words.is_empty() => {
                 Self::Run(words.iter().map(|word| (*word).to_owned()).collect())
@@ -198,7 +198,7 @@ mod tests {
             Order::Poll(End::Channel, 500),
             Order::Write(End::Output),
             Order::Signal(End::Output),
-            Order::SendTo(End::Output, 4000),
+            Order::SendTo(End::Output, ([127, 0, 0, 1], 4000).into()),
             Order::Burn(100),
             Order::Take(End::Input, Way::Splice),
             Order::Give(End::Output, Way::VectorAt),

@@ -162,7 +162,10 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
     }
     for kernel in kernels {
-        checks.push(Check::on(kernel, "sense", sense));
+        for policy in ["appease", "appease:rsio"] {
+            let finds = move |machines: &Machines, kernel: &str| sense(machines, kernel, policy);
+            checks.push(Check::on(kernel, &format!("sense_under_{policy}"), finds));
+        }
         if !full {
             checks.push(Check::on(kernel, "scheduler_stays_attached", attached));
         }
@@ -377,8 +380,8 @@ fn media(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 
 /// Who gets attention, and who does not: the guest's own checks, one for each channel and IPC kind; and what the verifier
 /// had to do for the programs.
-fn sense(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    let [run] = machines.good_runs([Spec::new("sense", "appease", "none").on(kernel)])?;
+fn sense(machines: &Machines, kernel: &str, policy: &'static str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("sense", policy, "none").on(kernel)])?;
     let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
     ensure!(made > 0.0, "no check was made");
     ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);

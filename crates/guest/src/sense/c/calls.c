@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Reads once from standard input, by the call that the argument names, and stays. Prints "ready" before, and the result after.
+ * Reads once from standard input, or writes once to it, by the call that the argument names, and stays. Prints "ready" before, and
+ * the result after.
  *
  *	uring		a read by io_uring
  *	uring-hasty	the same, which does not wait, and must find nothing
+ *	uring-recv	recv by io_uring
+ *	uring-write	a write by io_uring
+ *	uring-send	send by io_uring
  *	many		recvmmsg
  */
 #define _GNU_SOURCE
@@ -17,15 +21,17 @@
 #include <unistd.h>
 
 static char buffer[4096];
+static const char line[] = "hello\n";
 
 static void *map(int ring, size_t size, off_t what)
 {
 	return mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring, what);
 }
 
-/* What the read gives, or -errno. */
-static int uring_read(int flags)
+/* What the operation gives, or -errno. */
+static int uring(int operation, int flags)
 {
+	int is_read = operation == IORING_OP_READ || operation == IORING_OP_RECV;
 	struct io_uring_params params = {};
 	int ring = syscall(SYS_io_uring_setup, 1, &params);
 	struct io_uring_sqe *entry;
@@ -40,10 +46,11 @@ static int uring_read(int flags)
 	if (submitted == MAP_FAILED || completed == MAP_FAILED || (void *)entry == MAP_FAILED)
 		return -errno;
 	*entry = (struct io_uring_sqe){
-		.opcode = IORING_OP_READ,
-		.off = -1,
-		.addr = (unsigned long)buffer,
-		.len = sizeof(buffer),
+		.opcode = operation,
+		/* Sockets have no position. */
+		.off = operation == IORING_OP_READ || operation == IORING_OP_WRITE ? -1 : 0,
+		.addr = (unsigned long)(is_read ? buffer : line),
+		.len = is_read ? sizeof(buffer) : sizeof(line) - 1,
 		.rw_flags = flags,
 	};
 	*(__u32 *)(submitted + params.sq_off.array) = 0;
@@ -63,19 +70,33 @@ static int read_many(void)
 	return recvmmsg(0, messages, 2, MSG_WAITFORONE, NULL);
 }
 
+static int carry_out(const char *call)
+{
+	if (!strcmp(call, "uring"))
+		return uring(IORING_OP_READ, 0);
+	if (!strcmp(call, "uring-hasty"))
+		return uring(IORING_OP_READ, RWF_NOWAIT);
+	if (!strcmp(call, "uring-recv"))
+		return uring(IORING_OP_RECV, 0);
+	if (!strcmp(call, "uring-write"))
+		return uring(IORING_OP_WRITE, 0);
+	if (!strcmp(call, "uring-send"))
+		return uring(IORING_OP_SEND, 0);
+	return read_many();
+}
+
 int main(int argc, char **argv)
 {
-	int is_hasty, result;
+	int result;
 
 	if (argc != 2)
 		return 2;
-	is_hasty = !strcmp(argv[1], "uring-hasty");
 	puts("ready");
 	fflush(stdout);
-	result = strcmp(argv[1], "many") ? uring_read(is_hasty ? RWF_NOWAIT : 0) : read_many();
+	result = carry_out(argv[1]);
 	printf("%d\n", result);
 	fflush(stdout);
-	if ((result > 0) == is_hasty)
+	if ((result > 0) == !strcmp(argv[1], "uring-hasty"))
 		return 1;
 	for (;;)
 		pause();

@@ -1,11 +1,12 @@
 //! Who reads from a device opens a request; who only watches it does not.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::{Case, case};
 use crate::sense::{
     answer::{self, Origin},
     device::{self, Device, Shape},
+    rule::Rule,
     stage::{Actor, Stage},
     wire::{End, Order},
 };
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Case> {
             let node = device::console()?;
             channel(stage, device, "tty", &node)
         }),
+        case("unplugged and back", unplugged),
         case("thread", thread),
         case("two readers", two_readers),
     ]
@@ -82,6 +84,42 @@ fn channel(stage: &mut Stage, mut device: Device, channel: &str, node: &str) -> 
     let next = handler.why()?.current().map(|chain| chain.request);
     let anew = if next > after { Ok(()) } else { Err(anyhow::anyhow!("request {after:?} became {next:?}")) };
     stage.verdict("the next event opens the next request", anew);
+    Ok(())
+}
+
+/// A device is gone and back, at the same node: a rule for that counts again, as does the class when there is none.
+fn unplugged(stage: &mut Stage) -> Result<()> {
+    let mut device = Device::new(Shape::Remote)?;
+    let node = device.node("event")?;
+    let rule = Rule::add(&format!("read {node}"))?;
+    for (so_far, round) in [(1, "before"), (2, "after")] {
+        let mut reader = stage.actor("reader", None, None)?;
+        reader.opens(&node)?;
+        device.touch()?;
+        reader.does(&Order::Read(End::Channel))?;
+        stage.verdict(&format!("{round}: reader"), reader.attended(&Origin::new("evdev", &node, reader.pid), &[]));
+        let hits = rule.hits()?;
+        let counted = if hits == so_far { Ok(()) } else { Err(anyhow::anyhow!("{hits} hits of {so_far} reads")) };
+        stage.verdict(&format!("{round}: by the rule"), counted);
+        if round == "before" {
+            drop(device);
+            rule.becomes(true)?;
+            reader.fails(&Order::Read(End::Channel))?;
+            device = Device::new(Shape::Remote)?;
+            let now = device.node("event")?;
+            ensure!(now == node, "the device that was at {node} came back at {now}");
+            rule.becomes(false)?;
+        }
+    }
+    drop(rule);
+    drop(device);
+    let mut device = Device::new(Shape::Remote)?;
+    let node = device.node("event")?;
+    let mut reader = stage.actor("reader", None, None)?;
+    reader.opens(&node)?;
+    device.touch()?;
+    reader.does(&Order::Read(End::Channel))?;
+    stage.verdict("by its class", reader.attended(&Origin::new("evdev", &node, reader.pid), &[]));
     Ok(())
 }
 

@@ -34,6 +34,8 @@ pub fn all() -> Vec<Case> {
         case("fifo written", written),
         case("device by path", device),
         case("rule removed", removed),
+        case("readv while rules come and go", across_rules),
+        case("fifo of one's own", own_fifo),
     ]
 }
 
@@ -210,6 +212,13 @@ fn device(stage: &mut Stage) -> Result<()> {
     stage.verdict("who only opened it", reader.unattended());
     reader.does(&Order::Read(End::Channel))?;
     stage.verdict("who read it", reader.attended(&Origin::new("file", &rule.node(), reader.pid), &[]));
+    let both =
+        File::options().read(true).write(true).open(DEVICE).with_context(|| format!("open {DEVICE} for both"))?;
+    let both = both.into();
+    let mut asker = stage.actor("asker", Some(&both), Some(&both))?;
+    asker.does(&Order::Write(End::Output))?;
+    asker.reads()?;
+    stage.verdict("who asked it and read it", asker.attended(&Origin::new("file", &rule.node(), asker.pid), &[]));
     Ok(())
 }
 
@@ -224,4 +233,38 @@ fn removed(stage: &mut Stage) -> Result<()> {
     reader.reads()?;
     stage.verdict("who reads then", reader.unattended());
     fs::remove_file(&path).with_context(|| format!("remove {path}"))
+}
+
+/// The hooks go and come while a readv waits, so that its end is not seen: what else the process reads counts all the same.
+fn across_rules(stage: &mut Stage) -> Result<()> {
+    let path = stage.dir.join("channel").display().to_string();
+    let link = Channel::make(&path)?;
+    let rule = Rule::add(&format!("read {path}"))?;
+    let mut writer = stage.actor("writer", None, Some(&link.writer))?;
+    let mut reader = stage.actor("reader", Some(&link.reader), None)?;
+    reader.opens(DEVICE)?;
+    reader.waits_for(&Order::Take(End::Input, Way::Vector))?;
+    drop(rule);
+    let rule = Rule::add(&format!("read {DEVICE}"))?;
+    writer.writes(&link)?;
+    reader.done()?;
+    reader.does(&Order::Read(End::Channel))?;
+    stage.verdict("reader", reader.attended(&Origin::new("file", &rule.node(), reader.pid), &[]));
+    fs::remove_file(&path).with_context(|| format!("remove {path}"))
+}
+
+/// Who has both ends of a FIFO gives to nobody.
+fn own_fifo(stage: &mut Stage) -> Result<()> {
+    let mut channel = Channel::new(stage, "write")?;
+    let both = File::options().read(true).write(true).open(&channel.path).context("open a FIFO for both")?;
+    channel.link = Link::of(Kind::Fifo, both.try_clone()?, both);
+    let mut hermit = stage.actor("hermit", Some(&channel.link.reader), Some(&channel.link.writer))?;
+    hermit.does(&Order::Write(End::Output))?;
+    stage.verdict("who writes to itself", hermit.unattended());
+    let mut reader = stage.actor("reader", None, None)?;
+    reader.opens(&channel.path)?;
+    hermit.does(&Order::Write(End::Output))?;
+    let origin = channel.by(hermit.pid);
+    stage.verdict("who writes to somebody", hermit.attended(&origin, &[]));
+    Ok(())
 }

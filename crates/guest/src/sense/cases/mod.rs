@@ -3,11 +3,15 @@
 mod abuse;
 mod audio;
 mod channels;
+mod cohandlers;
+mod datagrams;
 mod files;
 mod guards;
 mod locks;
+mod many;
 mod messages;
 mod origins;
+mod shared;
 mod sockets;
 
 use anyhow::Result;
@@ -17,8 +21,12 @@ use super::stage::Stage;
 /// A check's name and what it does.
 pub type Case = (String, Box<dyn FnOnce(&mut Stage) -> Result<()>>);
 
-/// All checks, in order.
-pub fn all() -> Vec<Case> {
+/// All checks of a policy, in order.
+pub fn all(policy: &str) -> Vec<Case> {
+    // It keeps no attention, and is no default: what is its own is checked.
+    if policy == "rsio" {
+        return cohandlers::all();
+    }
     let parts = [
         channels::all(),
         audio::all(),
@@ -27,7 +35,10 @@ pub fn all() -> Vec<Case> {
         guards::all(),
         files::all(),
         sockets::all(),
+        datagrams::all(),
+        many::all(),
         locks::all(),
+        shared::all(),
         abuse::all(),
     ];
     parts.into_iter().flatten().collect()

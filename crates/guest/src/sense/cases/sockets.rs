@@ -13,22 +13,23 @@ use anyhow::{Context, Result, ensure};
 
 use super::{Case, case, files::CALLS};
 use crate::{
+    clock,
     far::{FAR, NEAR},
     sense::{
         answer::{Origin, why},
-        network::{FAR6, NEAR6, local},
+        network::{FAR6, MadeUp, NEAR6, local},
         object::{Kind, Link},
         program::{self, Program},
         rule::Rule,
-        stage::{Actor, Stage},
+        stage::{Actor, SETTLE_MS, Stage},
         way::Way,
         wire::{End, Order},
     },
 };
 
-const PORT: u16 = 7100;
-const OTHER_PORT: u16 = 7101;
-const READ: Order = Order::Read(End::Input);
+pub const PORT: u16 = 7100;
+pub const OTHER_PORT: u16 = 7101;
+pub const READ: Order = Order::Read(End::Input);
 
 pub fn all() -> Vec<Case> {
     let accept = |family, here| {
@@ -47,11 +48,15 @@ pub fn all() -> Vec<Case> {
         case("tcp rule afterwards", afterwards),
         case("tcp by user", by_user),
         case("tcp written", written),
+        case("socket read by io_uring", uring_read),
+        case("socket written by io_uring", uring_written),
+        case("network of a user's own", made_up),
     ];
     v4.chain(v6).chain(more).chain(unix).collect()
 }
 
-fn by_peer(peer: SocketAddr, reader: &Actor) -> Origin {
+/// That this process got something from a peer, or gave it something.
+pub fn by_peer(peer: SocketAddr, reader: &Actor) -> Origin {
     Origin::new("inet", &peer.to_string(), reader.pid)
 }
 
@@ -66,14 +71,14 @@ fn one_message(stage: &mut Stage, link: &Link, order: &Order) -> Result<Actor> {
 }
 
 /// A message is an interaction with this peer.
-fn opens(stage: &mut Stage, what: &str, link: &Link, order: &Order, peer: SocketAddr) -> Result<()> {
+pub fn opens(stage: &mut Stage, what: &str, link: &Link, order: &Order, peer: SocketAddr) -> Result<()> {
     let reader = one_message(stage, link, order)?;
     stage.verdict(what, reader.attended(&by_peer(peer, &reader), &[]));
     Ok(())
 }
 
 /// A message is none.
-fn opens_nothing(stage: &mut Stage, what: &str, link: &Link) -> Result<()> {
+pub fn opens_nothing(stage: &mut Stage, what: &str, link: &Link) -> Result<()> {
     let reader = one_message(stage, link, &READ)?;
     stage.verdict(what, reader.unattended());
     Ok(())
@@ -223,6 +228,79 @@ fn written(stage: &mut Stage) -> Result<()> {
         stage.verdict(&order.to_string(), server.attended(&by_peer(peer, &server), &[]));
     }
     Ok(())
+}
+
+/// A program reads by io_uring what comes while it waits, or what has come before.
+fn uring_read(stage: &mut Stage) -> Result<()> {
+    let _tcp = Rule::add(&format!("read accept :{PORT}"))?;
+    let _udp = Rule::add(&format!("read accept udp::{PORT}"))?;
+    let program = program::compile(&stage.dir, "calls", CALLS)?;
+    let elsewhere = stage.elsewhere()?;
+    for (name, (link, peer)) in [("tcp", elsewhere.calls(NEAR, PORT)?), ("udp", elsewhere.sends(NEAR, PORT)?)] {
+        for way in ["uring", "uring-recv"] {
+            let output = stage.dir.join("calls.out");
+            let start = || Program::start(Command::new(&program).arg(way), Some(&link.reader), output.clone());
+            let mut customer = stage.actor("customer", None, Some(&link.writer))?;
+            let mut waiter = start()?;
+            waiter.prints(1)?;
+            clock::sleep_ms(SETTLE_MS);
+            stage.verdict(&format!("{name}, {way}: who waits"), why(waiter.pid())?.must_be_unattended());
+            customer.writes(&link)?;
+            waiter.prints(2)?;
+            let by = |reader: &Program| Origin::new("inet", &peer.to_string(), reader.pid());
+            let waited = why(waiter.pid())?.must_be_attended(&by(&waiter), &[]);
+            stage.verdict(&format!("{name}, {way}: who waited"), waited);
+            drop(waiter);
+            customer.writes(&link)?;
+            let mut reader = start()?;
+            reader.prints(2)?;
+            let found = why(reader.pid())?.must_be_attended(&by(&reader), &[]);
+            stage.verdict(&format!("{name}, {way}: who found it there"), found);
+        }
+        let output = stage.dir.join("calls.out");
+        let mut hasty = Program::start(Command::new(&program).arg("uring-hasty"), Some(&link.reader), output)?;
+        hasty.prints(2)?;
+        stage.verdict(&format!("{name}: a read that found nothing"), why(hasty.pid())?.must_be_unattended());
+    }
+    Ok(())
+}
+
+fn uring_written(stage: &mut Stage) -> Result<()> {
+    let _rule = Rule::add(&format!("write accept :{PORT}"))?;
+    let program = program::compile(&stage.dir, "calls", CALLS)?;
+    let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    for way in ["uring-write", "uring-send"] {
+        let output = stage.dir.join("calls.out");
+        let mut server = Program::start(Command::new(&program).arg(way), Some(&link.reader), output)?;
+        server.prints(2)?;
+        let origin = Origin::new("inet", &peer.to_string(), server.pid());
+        stage.verdict(way, why(server.pid())?.must_be_attended(&origin, &[]));
+    }
+    Ok(())
+}
+
+/// Who is root in a user namespace of his own lays wires as he likes: what comes by them is nobody's customer.
+fn made_up(stage: &mut Stage) -> Result<()> {
+    let _tcp = Rule::add(&format!("read accept :{PORT}"))?;
+    let _udp = Rule::add(&format!("read accept udp::{PORT}"))?;
+    let _written = Rule::add(&format!("write accept :{OTHER_PORT}"))?;
+    let _name = Rule::add("read accept unix:@service")?;
+    let network = MadeUp::new()?;
+    let link = network.calls(PORT)?;
+    opens_nothing(stage, "tcp", &link)?;
+    opens_nothing(stage, "udp", &network.sends(PORT)?)?;
+    let link = network.calls(OTHER_PORT)?;
+    let mut server = stage.actor("server", None, Some(&link.reader))?;
+    server.does(&Order::Write(End::Output))?;
+    stage.verdict("tcp written", server.unattended());
+    // Names are of the network namespace: there the service's is free.
+    let address = UnixAddr::from_abstract_name("service")?;
+    let (client, server) = network.within(|| {
+        let listener = UnixListener::bind_addr(&address)?;
+        let client = UnixStream::connect_addr(&address)?;
+        Ok((client, listener.accept()?.0))
+    })?;
+    opens_nothing(stage, "unix by name", &Link::of(Kind::UnixStream, client, server))
 }
 
 /// A service of this machine by its socket: the rule says itself that who is at the other end is a customer.
