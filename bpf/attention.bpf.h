@@ -18,7 +18,6 @@
 /* Set before load, in both objects alike. */
 const volatile u64 attention_ns = 4000000000ULL;
 const volatile u64 retention_ns = 8000000000ULL;
-const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 loan_ns = 1000000ULL;
 const volatile u64 loan_debt_limit_ns = 5000000ULL;
 const volatile u32 max_hops = APPEASE_MAX_HOPS;

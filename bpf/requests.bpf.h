@@ -6,9 +6,14 @@
 #define APPEASE_REQUESTS_BPF_H
 
 #include "attention.bpf.h"
+#include "policy/budget.h"
 
 /* From kernel headers; constants do not travel in BTF. */
 #define MINOR_BITS 20
+
+/* Set before load: CPU time that a request may take, in all and before its first answer or the next one. */
+const volatile u64 budget_ns = 2000000000ULL;
+const volatile u64 quiet_ns = 300000000ULL;
 
 /* What was accessed, and who is at its other end. */
 struct source {
@@ -131,7 +136,7 @@ static __always_inline struct appease_request *new_request(const struct source *
 	request->id = __sync_add_and_fetch(&armed.last_id, 1);
 	request->opened_ns = now;
 	request->served_ns = 0;
-	request->budget_ns = budget_ns;
+	request->budget_ns = budget_extended(0, 0, quiet_ns, budget_ns);
 	request->object = source->object;
 	request->channel = source->channel;
 	request->rule = rule;

@@ -181,9 +181,12 @@ static __always_inline void note_read(const struct stamp_key *key)
 	process->context_opened_ns = request->opened_ns;
 	process->loan_until_ns = 0;
 	process->loan_debt_ns = 0;
-	/* An echo of what it wrote itself: it is nearer to the customer than its correspondent. */
-	if (process->attention.request_id == request->id)
+	/* An answer: it is nearer to the customer than its correspondent. Siblings in a pipeline are equally near. */
+	if (process->attention.request_id == request->id) {
+		if (stamp->nr_hops > process->attention.nr_hops + 1)
+			request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
 		return;
+	}
 	process->attention = *stamp;
 	process->attention.since_ns = now;
 	if (process->has_partners)

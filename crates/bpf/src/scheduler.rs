@@ -78,7 +78,6 @@ impl Scheduler {
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.attention_ns = nanos(sense.attention);
             rodata.retention_ns = nanos(sense.retention);
-            rodata.budget_ns = nanos(sense.budget);
             rodata.loan_ns = nanos(sense.loan);
             rodata.max_hops = sense.max_hops;
             rodata.policy = sense.policy as u32;

@@ -22,6 +22,8 @@ use crate::{
 pub struct SenseOptions {
     /// CPU time after which a request is batch work.
     pub budget: Duration,
+    /// The same while its customer gets to see nothing of it.
+    pub quiet: Duration,
     /// How long a process counts as serving a request after its channel was read.
     pub attention: Duration,
     /// How long after the reading it is still lent a turn when it wakes up.
@@ -40,6 +42,7 @@ impl Default for SenseOptions {
     fn default() -> Self {
         Self {
             budget: Duration::from_secs(2),
+            quiet: Duration::from_millis(300),
             attention: Duration::from_secs(4),
             retention: Duration::from_secs(8),
             max_hops: raw::APPEASE_MAX_HOPS,
@@ -320,6 +323,7 @@ fn load_object(
         rodata.attention_ns = nanos(options.attention);
         rodata.retention_ns = nanos(options.retention);
         rodata.budget_ns = nanos(options.budget);
+        rodata.quiet_ns = nanos(options.quiet);
         rodata.loan_ns = nanos(options.loan);
         rodata.max_hops = options.max_hops;
         rodata.policy = options.policy as u32;

@@ -193,6 +193,9 @@ pub struct Run {
     /// CPU time after which a request is batch work, milliseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().budget_ms, help_heading = "Tuning")]
     pub budget_ms: u64,
+    /// The same while its customer gets to see nothing of it, milliseconds.
+    #[arg(long, value_name = "N", default_value_t = defaults().quiet_ms, help_heading = "Tuning")]
+    pub quiet_ms: u64,
     /// How long attention lasts, milliseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().attention_ms, help_heading = "Tuning")]
     pub attention_ms: u64,
@@ -274,6 +277,7 @@ impl Run {
             slice_us: self.slice_us,
             loan_us: self.loan_us,
             budget_ms: self.budget_ms,
+            quiet_ms: self.quiet_ms,
             attention_ms: self.attention_ms,
             retention_ms: self.retention_ms,
             max_hops: self.max_hops,

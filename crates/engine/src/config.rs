@@ -57,6 +57,8 @@ pub struct Options {
     pub loan_us: u64,
     /// CPU time after which a request is batch work, milliseconds.
     pub budget_ms: u64,
+    /// The same while its customer gets to see nothing of it, milliseconds.
+    pub quiet_ms: u64,
     /// How long attention lasts, milliseconds.
     pub attention_ms: u64,
     /// How long who served a request is lent a turn at its wake-ups, milliseconds.
@@ -101,6 +103,7 @@ impl Default for Options {
             slice_us: micros(sched.slice),
             loan_us: micros(sense.loan),
             budget_ms: millis(sense.budget),
+            quiet_ms: millis(sense.quiet),
             attention_ms: millis(sense.attention),
             retention_ms: millis(sense.retention),
             max_hops: sense.max_hops,
@@ -169,6 +172,7 @@ impl Config {
         };
         let sense = SenseOptions {
             budget: millis("budget-ms", options.budget_ms, 1, 600_000)?,
+            quiet: millis("quiet-ms", options.quiet_ms, 1, 600_000)?,
             attention: millis("attention-ms", options.attention_ms, 1, 600_000)?,
             retention: millis("retention-ms", options.retention_ms, 0, 600_000)?,
             max_hops: small(within("max-hops", options.max_hops.into(), 1, MAX_HOPS)?),

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use appease_policy::{
-    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, loan_debt, loan_granted,
-    progress_catch_up, progress_charge, progress_clock, progress_inherit, progress_kernel_fits, progress_next_share,
-    progress_overdue_fits, progress_owed, progress_share, progress_start, unhappiness_key, unhappiness_ns,
-    unhappiness_opened, unhappiness_preempts,
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, budget_extended, loan_debt,
+    loan_granted, progress_catch_up, progress_charge, progress_clock, progress_inherit, progress_kernel_fits,
+    progress_next_share, progress_overdue_fits, progress_owed, progress_share, progress_start, unhappiness_key,
+    unhappiness_ns, unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -159,6 +159,24 @@ proptest! {
     #[test]
     fn overdue_tasks_have_a_ceiling(epoch in 1_000_000..SECOND_NS, other in 0..2 * SECOND_NS) {
         prop_assert_eq!(progress_overdue_fits(epoch, other), other < epoch * u64::from(PROGRESS_OVERDUE_PCT) / 100);
+    }
+
+    /// Each answer gives as much as the first, and none takes any away; all together no more than the budget.
+    #[test]
+    fn answers_extend_a_budget(
+        (quiet, budget) in (1u64..2_000_000_000, 1u64..10_000_000_000),
+        turns in proptest::collection::vec(0u64..1_000_000_000, 0..40),
+    ) {
+        let mut served = 0;
+        let mut until = budget_extended(0, served, quiet, budget);
+        prop_assert_eq!(until, quiet.min(budget));
+        for turn in turns {
+            served += turn;
+            let extended = budget_extended(until, served, quiet, budget);
+            prop_assert!(extended >= until && extended <= budget);
+            prop_assert!(extended >= (served + quiet).min(budget));
+            until = extended;
+        }
     }
 
     /// Over a long time nobody gets more from loans that come to nothing than their share of it.

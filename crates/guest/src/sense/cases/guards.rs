@@ -18,10 +18,20 @@ const ATTENTION_NS: u64 = 4 * SECOND;
 /// As the daemon is set when it is not told otherwise.
 const BUDGET_MS: u32 = 2000;
 /// As the daemon is set when it is not told otherwise.
+const QUIET_MS: u32 = 300;
+/// Most of that, twice as much as which is more than it.
+const ANSWER_MS: u32 = QUIET_MS * 2 / 3;
+/// As the daemon is set when it is not told otherwise.
 const MAX_HOPS: usize = 8;
 
 pub fn all() -> Vec<Case> {
-    vec![case("hop limit", hop_limit), case("expiry", expiry), case("budget", budget)]
+    vec![
+        case("hop limit", hop_limit),
+        case("expiry", expiry),
+        case("budget", budget),
+        case("budget and answers", answers),
+        case("budget of a pipeline", beside),
+    ]
 }
 
 fn hop_limit(stage: &mut Stage) -> Result<()> {
@@ -93,13 +103,13 @@ fn same_end(one: &Found, other: &Found) -> Result<()> {
     }
 }
 
-/// A request that has had its share is batch work, whoever spent it.
+/// A request that has had its share without an answer is batch work, whoever spent it.
 fn budget(stage: &mut Stage) -> Result<()> {
     let link = stage.link(Kind::Pipe)?;
     let mut first = stage.handler("first", None, Some(&link.writer))?;
     let mut second = stage.actor("second", Some(&link.reader), None)?;
     stage.attend(&mut first)?;
-    let share = BUDGET_MS * 11 / 20;
+    let share = QUIET_MS * 11 / 20;
     first.does(&Order::Burn(share))?;
     stage.verdict("half of it spent", first.stands("current"));
     first.writes(&link)?;
@@ -115,5 +125,53 @@ fn budget(stage: &mut Stage) -> Result<()> {
     stage.verdict("reader of what is written then", third.unattended());
     stage.attend(&mut first)?;
     stage.verdict("the next key renews it", first.stands("current"));
+    Ok(())
+}
+
+/// What is answered goes on until the whole budget is spent.
+fn answers(stage: &mut Stage) -> Result<()> {
+    let (there, back) = (stage.link(Kind::Pipe)?, stage.link(Kind::Pipe)?);
+    let mut first = stage.handler("first", Some(&back.reader), Some(&there.writer))?;
+    let mut second = stage.actor("second", Some(&there.reader), Some(&back.writer))?;
+    stage.attend(&mut first)?;
+    first.writes(&there)?;
+    second.reads()?;
+    let turns = BUDGET_MS / ANSWER_MS;
+    for _ in 0..turns / 2 {
+        answer(&mut first, &mut second, &back)?;
+    }
+    stage.verdict("half of the budget spent", first.stands("current"));
+    for _ in 0..turns / 2 + 2 {
+        answer(&mut first, &mut second, &back)?;
+    }
+    stage.verdict("all of it spent", first.stands("spent"));
+    stage.verdict("who answered", second.stands("spent"));
+    Ok(())
+}
+
+fn answer(first: &mut Actor, second: &mut Actor, back: &Link) -> Result<()> {
+    second.does(&Order::Burn(ANSWER_MS))?;
+    second.writes(back)?;
+    first.reads()
+}
+
+/// What those who are equally near to the customer tell each other is no answer, be it a pipeline at work.
+fn beside(stage: &mut Stage) -> Result<()> {
+    let link = stage.link(Kind::Pipe)?;
+    let mut first = stage.handler("first", None, Some(&link.writer))?;
+    let mut left = stage.actor("left", Some(&link.reader), Some(&link.writer))?;
+    let mut right = stage.actor("right", Some(&link.reader), None)?;
+    stage.attend(&mut first)?;
+    for actor in [&mut left, &mut right] {
+        first.writes(&link)?;
+        actor.reads()?;
+    }
+    left.does(&Order::Burn(ANSWER_MS))?;
+    left.writes(&link)?;
+    right.reads()?;
+    stage.verdict("before", right.stands("current"));
+    left.does(&Order::Burn(ANSWER_MS))?;
+    stage.verdict("who writes", left.stands("spent"));
+    stage.verdict("who reads", right.stands("spent"));
     Ok(())
 }
