@@ -221,6 +221,7 @@ enum appease_lock {
 struct appease_lift {
 	u64 request_id;	/* 0: policy rsio, which has none */
 	u64 until_ns;	/* 0: not lifted */
+	u64 object;	/* address of the lock; of a file lock, of the record of who waits */
 	u32 slot;	/* of the request */
 	u32 waiter;	/* process that waits */
 	u32 lock;	/* enum appease_lock */
@@ -241,7 +242,7 @@ struct appease_process {
 	u64 context_opened_ns;	/* opening time of the context */
 	u64 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
 };
-_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 104, "appease_process");
+_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 112, "appease_process");
 
 /* A channel that a process handles. */
 struct appease_handled {

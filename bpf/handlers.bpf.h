@@ -20,7 +20,6 @@
 /* Policy appease keeps confidence, too, where no message tells: in those who are woken through shared memory. */
 const volatile u32 max_conf = 5;
 const volatile u32 co_conf = 2;
-const volatile u64 sys_expire_ns = 2000000000ULL;
 const volatile u64 co_delta_ns = 5000000ULL;
 
 /* From kernel headers; constants do not travel in BTF. */

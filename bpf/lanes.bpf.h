@@ -492,6 +492,12 @@ static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
 	return best;
 }
 
+/* The key stands still while it waits: one far ahead would let fresh requests pass for ever. */
+static __always_inline u64 key_in_queue(u64 key, u64 mono)
+{
+	return policy_before(mono + HORIZON_NS, key) ? mono + HORIZON_NS : key;
+}
+
 /* Queues @p by @key; if it @may_displace, on the CPU of a task that is worth less. */
 static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 slice, u64 mono,
 					   bool may_displace, u64 enq_flags)
@@ -506,11 +512,8 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 			return;
 		}
 	}
-	/* The key stands still while it waits: one far ahead would let fresh requests pass for ever. */
-	if (policy_before(mono + HORIZON_NS, key))
-		key = mono + HORIZON_NS;
 	maybe_attended = true;
-	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key_in_queue(key, mono), enq_flags);
 	kick_idle(p);
 }
 

@@ -14,6 +14,8 @@
 /* Set before load: CPU time that a request may take, in all and before its first answer or the next one. */
 const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 quiet_ns = 300000000ULL;
+/* Policy rsio: how long a process is a handler after its last access. */
+const volatile u64 sys_expire_ns = 2000000000ULL;
 
 /* What was accessed, and who is at its other end. */
 struct source {
@@ -67,7 +69,7 @@ static __always_inline u32 current_tgid(void)
 
 static __always_inline void arm(u64 now)
 {
-	armed.until_ns = now + attention_ns + retention_ns;
+	armed.until_ns = now + (policy == APPEASE_POLICY_RSIO ? sys_expire_ns : attention_ns + retention_ns);
 	armed.on = 1;
 }
 

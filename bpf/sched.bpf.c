@@ -202,18 +202,12 @@ static u32 seen;
 /* Lifts that were looked after. */
 static u64 lifts_seen;
 
-/* Moves those who hold what an attended task waits for from the other lane's queue to that of the attended. */
-static __always_inline void move_lifted(void)
+static __always_inline void move_lifted_from(u64 dsq, u64 mono)
 {
 	struct task_struct *p;
-	u64 mono;
 
-	if (!armed.on || armed.lifts == lifts_seen)
-		return;
-	lifts_seen = armed.lifts;
-	mono = bpf_ktime_get_ns();
 	seen = 0;
-	bpf_for_each(scx_dsq, p, DSQ_OTHER, 0) {
+	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct appease_process *process = try_process(p);
 
 		if (process && process->lift.until_ns) {
@@ -221,7 +215,7 @@ static __always_inline void move_lifted(void)
 
 			judge(p, mono, &standing);
 			if (standing.attended) {
-				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, standing.key);
+				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing.key, mono));
 				if (scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, DSQ_ATTENDED, 0))
 					maybe_attended = true;
 			}
@@ -231,14 +225,32 @@ static __always_inline void move_lifted(void)
 	}
 }
 
-/* The parent of @p, which ends, takes over its debt: ops.exit_task() may be long after the parent's next child. */
+/* Moves those who hold what an attended task waits for from the queues of the other lanes to that of the attended. */
+static __always_inline void move_lifted(void)
+{
+	u64 mono;
+
+	if (!armed.on || armed.lifts == lifts_seen)
+		return;
+	lifts_seen = armed.lifts;
+	mono = bpf_ktime_get_ns();
+	if (may_hold(&maybe_other))
+		move_lifted_from(DSQ_OTHER, mono);
+	if (may_hold(&maybe_idle))
+		move_lifted_from(DSQ_IDLE, mono);
+}
+
+/*
+ * @p ends: its process takes over its debt, or its parent that of a process. ops.exit_task() may be long after the
+ * parent's next child.
+ */
 static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tctx)
 {
-	struct task_ctx *parent = try_task_ctx(p->real_parent);
+	struct task_ctx *heir = try_task_ctx(p->pid == p->tgid ? p->real_parent : p->group_leader);
 
-	if (!parent)
+	if (!heir)
 		return;
-	parent->vtime = progress_inherit(parent->vtime, tctx->vtime, queue_vtime, slice_ns);
+	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, queue_vtime, slice_ns);
 	/* It may sleep once more on its way out. */
 	tctx->vtime = progress_start(tctx->vtime, queue_vtime, slice_ns);
 }
@@ -353,13 +365,20 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE), *parent;
+	struct task_struct *current = bpf_get_current_task_btf();
+	u64 ran;
 
 	if (!tctx)
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->vtime = 0;
-	if (args->fork && (parent = try_task_ctx(bpf_get_current_task_btf())))
+	if (args->fork && (parent = try_task_ctx(current))) {
 		tctx->vtime = parent->vtime;
+		/* With what it has run since it was charged last, if it is ours. */
+		ran = current->se.sum_exec_runtime - parent->ran_ns;
+		if (current->scx.flags & SCX_TASK_QUEUED)
+			tctx->vtime += progress_charge(ran < slice_ns ? ran : slice_ns, current->scx.weight);
+	}
 	return 0;
 }
 

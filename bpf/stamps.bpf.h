@@ -26,6 +26,7 @@ struct doing {
 	u64 withheld;		/* inode of a watched file; the call that it is in says itself what it did to it; 0: none */
 	u32 withheld_wd;	/* the watch of which an event came meanwhile; 0: none */
 	u32 lifted;		/* process that it lifted while it waits for a lock; 0: none */
+	u64 waits_for;		/* that lock, as in appease_lift */
 };
 
 /* The longest that a task can be in a call that does not wait for anybody. */

@@ -65,7 +65,26 @@ static __always_inline bool is_waiter_attended(struct appease_lift *lift, u64 no
 	return false;
 }
 
-static __always_inline void lift_task(struct task_struct *holder, struct appease_lift *lift, u32 lock, u64 now)
+/* The current task waits no longer for @object, which is as in appease_lift; 0: for whatever it was. */
+static __always_inline void end_lift(u64 object)
+{
+	struct doing *doing = try_current_doing();
+	struct appease_process *process;
+	struct task_struct *holder;
+
+	if (!doing || !doing->lifted || (object && doing->waits_for != object))
+		return;
+	holder = bpf_task_from_pid(doing->lifted);
+	doing->lifted = 0;
+	if (!holder)
+		return;
+	process = bpf_task_storage_get(&processes, holder->group_leader, 0, 0);
+	if (process && process->lift.waiter == current_tgid() && process->lift.object == doing->waits_for)
+		process->lift.until_ns = 0;
+	bpf_task_release(holder);
+}
+
+static __always_inline void lift_task(struct task_struct *holder, struct appease_lift *lift, u64 object, u32 lock, u64 now)
 {
 	struct appease_process *process;
 	struct doing *doing;
@@ -76,8 +95,12 @@ static __always_inline void lift_task(struct task_struct *holder, struct appease
 	doing = current_doing();
 	if (!process || !doing)
 		return;
+	/* On its way to one lock it may have to wait for another. */
+	end_lift(0);
 	doing->lifted = holder->tgid;
+	doing->waits_for = object;
 	lift->until_ns = now + LIFT_NS;
+	lift->object = object;
 	lift->lock = lock;
 	process->lift = *lift;
 	__sync_fetch_and_add(&armed.lifts, 1);
@@ -85,7 +108,7 @@ static __always_inline void lift_task(struct task_struct *holder, struct appease
 }
 
 /* The current process, if it is attended, lifts the one of the task @pid. */
-static __always_inline void lift_pid(s32 pid, u32 lock)
+static __always_inline void lift_pid(s32 pid, u64 object, u32 lock)
 {
 	u64 now = bpf_ktime_get_ns();
 	struct task_struct *holder;
@@ -96,34 +119,15 @@ static __always_inline void lift_pid(s32 pid, u32 lock)
 	holder = bpf_task_from_pid(pid);
 	if (!holder)
 		return;
-	lift_task(holder, &lift, lock, now);
+	lift_task(holder, &lift, object, lock, now);
 	bpf_task_release(holder);
 }
 
 /* By the owner's pointer in a lock of the kernel's, which cannot be trusted: the owner may end just now. */
-static __always_inline void lift_owner(u64 owner, u32 lock)
+static __always_inline void lift_owner(u64 owner, u64 object, u32 lock)
 {
 	if (owner)
-		lift_pid(BPF_CORE_READ((struct task_struct *)owner, pid), lock);
-}
-
-/* The current task waits no longer. */
-static __always_inline void end_lift(void)
-{
-	struct doing *doing = try_current_doing();
-	struct appease_process *process;
-	struct task_struct *holder;
-
-	if (!doing || !doing->lifted)
-		return;
-	holder = bpf_task_from_pid(doing->lifted);
-	doing->lifted = 0;
-	if (!holder)
-		return;
-	process = bpf_task_storage_get(&processes, holder->group_leader, 0, 0);
-	if (process && process->lift.waiter == current_tgid())
-		process->lift.until_ns = 0;
-	bpf_task_release(holder);
+		lift_pid(BPF_CORE_READ((struct task_struct *)owner, pid), object, lock);
 }
 
 /* The kernel's own. */
@@ -146,7 +150,7 @@ int appease_contention(u64 *ctx)
 		if (owner & RWSEM_READER_OWNED)
 			return 0;
 	}
-	lift_owner(owner & ~OWNER_FLAGS, APPEASE_LOCK_KERNEL);
+	lift_owner(owner & ~OWNER_FLAGS, (u64)lock, APPEASE_LOCK_KERNEL);
 	return 0;
 }
 
@@ -154,7 +158,7 @@ SEC("tp_btf/contention_end")
 int appease_contention_end(u64 *ctx)
 {
 	if (is_armed())
-		end_lift();
+		end_lift(ctx[0]);
 	return 0;
 }
 
@@ -163,7 +167,7 @@ SEC("fentry/rt_mutex_wait_proxy_lock")
 int appease_pi_wait(u64 *ctx)
 {
 	if (is_armed())
-		lift_owner((u64)BPF_CORE_READ((struct rt_mutex_base *)ctx[0], owner) & ~OWNER_FLAGS,
+		lift_owner((u64)BPF_CORE_READ((struct rt_mutex_base *)ctx[0], owner) & ~OWNER_FLAGS, ctx[0],
 			   APPEASE_LOCK_PI_FUTEX);
 	return 0;
 }
@@ -172,7 +176,7 @@ SEC("fexit/rt_mutex_wait_proxy_lock")
 int appease_pi_wait_end(u64 *ctx)
 {
 	if (is_armed())
-		end_lift();
+		end_lift(ctx[0]);
 	return 0;
 }
 
@@ -200,7 +204,7 @@ int appease_futex_wait(u64 *ctx)
 	holder = bpf_task_from_vpid(owner);
 	if (!holder)
 		return 0;
-	lift_task(holder, &lift, APPEASE_LOCK_FUTEX, now);
+	lift_task(holder, &lift, ctx[0], APPEASE_LOCK_FUTEX, now);
 	bpf_task_release(holder);
 	return 0;
 }
@@ -209,19 +213,17 @@ SEC("fexit/__futex_wait")
 int appease_futex_wait_end(u64 *ctx)
 {
 	if (is_armed())
-		end_lift();
+		end_lift(ctx[0]);
 	return 0;
 }
 
-/*
- * flock and fcntl: queued behind a lock, then no longer. The kernel calls the second one at the end of each attempt at a
- * lock, too, contended or not; so a holder that takes another lock meanwhile is lifted no longer.
- */
+/* flock and fcntl: the record of who waits is queued behind that of the lock, then no longer. */
 SEC("fentry/__locks_insert_block")
 int appease_file_lock_wait(u64 *ctx)
 {
 	if (is_armed())
-		lift_pid(BPF_CORE_READ((struct file_lock_core *)ctx[0], flc_pid), APPEASE_LOCK_FILE);
+		lift_pid(BPF_CORE_READ((struct file_lock_core *)ctx[0], flc_pid), ctx[1],
+			 APPEASE_LOCK_FILE);
 	return 0;
 }
 
@@ -233,9 +235,10 @@ int appease_file_lock_wait_end(u64 *ctx)
 	if (!is_armed())
 		return 0;
 	process = try_current_process();
-	if (process && process->lift.lock == APPEASE_LOCK_FILE)
+	/* By the holder, which lets go, or by the waiter, which gives up. */
+	if (process && process->lift.lock == APPEASE_LOCK_FILE && process->lift.object == ctx[0])
 		process->lift.until_ns = 0;
-	end_lift();
+	end_lift(ctx[0]);
 	return 0;
 }
 
