@@ -6,6 +6,7 @@ mod channels;
 mod files;
 mod guards;
 mod locks;
+mod mapped;
 mod messages;
 mod origins;
 mod sockets;
@@ -22,6 +23,7 @@ pub fn all() -> Vec<Case> {
     let parts = [
         channels::all(),
         audio::all(),
+        mapped::all(),
         messages::all(),
         origins::all(),
         guards::all(),
@@ -34,6 +36,6 @@ pub fn all() -> Vec<Case> {
 }
 
 /// Shorthand for a table of checks.
-fn case(name: &str, steps: impl FnOnce(&mut Stage) -> Result<()> + 'static) -> Case {
+pub fn case(name: &str, steps: impl FnOnce(&mut Stage) -> Result<()> + 'static) -> Case {
     (name.to_owned(), Box::new(steps))
 }
