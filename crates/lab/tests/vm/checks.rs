@@ -168,6 +168,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
     }
     for kernel in kernels {
         checks.push(Check::on(kernel, "sense", sense));
+        checks.push(Check::on(kernel, "programs_are_served", programs));
         if !full {
             checks.push(Check::on(kernel, "scheduler_stays_attached", attached));
         }
@@ -383,13 +384,24 @@ fn media(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 /// Who gets attention, and who does not: the guest's own checks, one for each channel and IPC kind; and what the verifier
 /// had to do for the programs.
 fn sense(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    let [run] = machines.good_runs([Spec::new("sense", "appease", "none").on(kernel)])?;
-    let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
-    ensure!(made > 0.0, "no check was made");
-    ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);
+    let run = checked(machines, "sense", kernel)?;
     let verified = run.metrics.keys().filter(|name| name.starts_with("verified_")).count();
     ensure!(verified > 0, "what the verifier had to do is not in the result");
     Ok(())
+}
+
+/// Who is served behind programs that people use: the guest's own checks.
+fn programs(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, "programs", kernel).map(drop)
+}
+
+/// A scenario of checks, of which none may fail.
+fn checked(machines: &Machines, scenario: &'static str, kernel: &str) -> anyhow::Result<Run> {
+    let [run] = machines.good_runs([Spec::new(scenario, "appease", "none").on(kernel)])?;
+    let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
+    ensure!(made > 0.0, "no check was made");
+    ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);
+    Ok(run)
 }
 
 /// The programs load on this kernel, and the scheduler is still attached at the end of a loaded run.
