@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Sound that somebody hears: each period of a playback stream is a request.
- * Most players map the buffer, so what tells is their ioctls, not writes.
+ * Most players map the buffer, so what tells is their ioctls or that they poll, not writes.
  */
 #ifndef APPEASE_SENSE_SOUND_BPF_H
 #define APPEASE_SENSE_SOUND_BPF_H
@@ -37,6 +37,20 @@ int appease_sound_ioctl(void *ctx)
 {
 	if (returned_int(ctx) >= 0)
 		note_playback((struct snd_pcm_substream *)argument(ctx, 1));
+	return 0;
+}
+
+/*
+ * Where the card's positions are mapped as well, a player may feed it without any call. What is left is that it asks for
+ * room: only who has the stream open can, and a stream that nobody feeds does not run for long.
+ */
+SEC("fexit/snd_pcm_poll")
+int appease_sound_poll(void *ctx)
+{
+	struct file *file = (struct file *)argument(ctx, 0);
+	struct snd_pcm_file *opened = BPF_CORE_READ(file, private_data);
+
+	note_playback(BPF_CORE_READ(opened, substream));
 	return 0;
 }
 

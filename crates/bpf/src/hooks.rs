@@ -83,6 +83,7 @@ pub(crate) const HOOKS: &[Hook] = &[
     of_module("joydev", hook("appease_joystick_event_end", "joydev_event", JOYSTICKS_WAKEUP)),
     of_module("joydev", hook("appease_joystick_read", "joydev_read", JOYSTICKS)),
     of_module("snd_pcm", hook("appease_sound_ioctl", "snd_pcm_common_ioctl", "players that map the sound buffer")),
+    of_module("snd_pcm", hook("appease_sound_poll", "snd_pcm_poll", "players that map its positions, too")),
     of_module("snd_pcm", hook("appease_sound_transfer", "__snd_pcm_lib_xfer", "players that write sound")),
     hook("appease_tty_read", "tty_read", "consoles, serial lines, and what is behind terminals"),
     hook("appease_pty_write", "pty_write", TERMINALS),

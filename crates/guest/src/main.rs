@@ -40,6 +40,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest tree DIR FILES                        generate a C source tree to compile
        appease-guest site DIR ORIGIN                       generate a web page that asks ORIGIN for its parts
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
+       appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours";
 
 fn main() -> ExitCode {
@@ -53,6 +54,8 @@ fn main() -> ExitCode {
         ["site", dir, origin] => site::generate(dir, origin),
         ["check-sensing"] => sense::check(""),
         ["check-sensing", part] => sense::check(part),
+        ["check-served"] => sense::check_served(""),
+        ["check-served", part] => sense::check_served(part),
         ["check-programs"] => verified::check(),
         ["sense-actor", dir, name] => sense::act(dir, name),
         _ => {

@@ -149,6 +149,7 @@ pub fn run(layout: &Layout, store: &Store, plan: &Plan, interrupt: &Interrupt, v
                 parameters: String::new(),
                 disks: images.disks(store, Some(&run.job.scenario), kernel, &plan.tools)?,
                 console: Console::Terminal,
+                cable: None,
                 sockets: None,
             })
         })

@@ -39,6 +39,7 @@ pub fn shell(layout: &Layout, store: &Store, args: &ShellArgs) -> Result<()> {
         parameters: "appease.shell".into(),
         disks: images.disks(store, scenario.as_ref(), kernel, &tools)?,
         console: Console::Terminal,
+        cable: None,
         sockets: None,
     };
     store.steps().note("starting the machine: Ctrl-A x ends it, Ctrl-A h helps");

@@ -35,6 +35,9 @@ pub struct Scenario {
     /// Channels beyond the built-in ones, for our own scheduler: arguments of `appease channel add`.
     #[serde(default)]
     pub channels: Vec<String>,
+    /// Two more serial lines, ttyS1 and ttyS2, are joined by a cable: what is written to one is read from the other.
+    #[serde(default)]
+    pub cable: bool,
     /// Video clips that the host makes before the run.
     #[serde(default, rename = "clip")]
     pub clips: Vec<Clip>,

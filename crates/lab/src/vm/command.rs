@@ -109,6 +109,8 @@ pub struct Spec {
     pub disks: Vec<Disk>,
     /// Its serial line.
     pub console: Console,
+    /// A socket by which its second and third serial line are joined; none: it has but one.
+    pub cable: Option<PathBuf>,
     /// Sockets on which we listen: the guest's events, and QEMU's control.
     pub sockets: Option<(PathBuf, PathBuf)>,
 }
@@ -153,6 +155,12 @@ fn arguments(spec: &Spec) -> Vec<OsString> {
         }
         Console::Terminal => add(&["-serial", "mon:stdio"]),
     }
+    if let Some(cable) = &spec.cable {
+        for (end, side) in [("near", "server=on,wait=off"), ("far", "server=off")] {
+            add(&["-chardev", &format!("socket,id={end},{side},path={}", escaped(cable))]);
+            add(&["-serial", &format!("chardev:{end}")]);
+        }
+    }
     if let Some((events, control)) = &spec.sockets {
         add(&["-device", "virtio-serial-pci", "-chardev", &format!("socket,id=events,path={}", escaped(events))]);
         add(&["-device", "virtserialport,chardev=events,name=appease.events"]);
@@ -184,6 +192,7 @@ pub fn kvm_works(emulator: &Emulator, kernel: &KernelImages) -> Result<bool> {
         parameters: "appease.probe".into(),
         disks: Vec::new(),
         console: Console::File(log.clone()),
+        cable: None,
         sockets: None,
     };
     let mut command = command(&spec);
@@ -218,6 +227,7 @@ mod tests {
             parameters: String::new(),
             disks: vec![Disk::new("base", "a,b.ext4".as_ref())],
             console: Console::File("console".into()),
+            cable: None,
             sockets: Some(("events".into(), "control".into())),
         }
     }
@@ -270,5 +280,19 @@ mod tests {
         assert!(text.contains("-smp 4") && text.contains("thread=multi") && !text.contains("icount"), "{text}");
         let text = self::text(&spec(Accelerator::of(Mode::Parallel, true), 2));
         assert!(text.contains("-accel kvm"), "{text}");
+    }
+
+    #[test]
+    fn a_cable_has_two_ends() {
+        let spec = Spec { cable: Some("cable".into()), ..spec(Accelerator::CountedInstructions, 1) };
+        let text = text(&spec);
+        let (_, after) = text.split_once("-serial chardev:console\n").expect("a console");
+        let cable: Vec<&str> = after.lines().take(4).collect();
+        insta::assert_snapshot!(cable.join("\n"), @r"
+        -chardev socket,id=near,server=on,wait=off,path=cable
+        -serial chardev:near
+        -chardev socket,id=far,server=off,path=cable
+        -serial chardev:far
+        ");
     }
 }

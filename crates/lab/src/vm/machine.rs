@@ -44,7 +44,7 @@ pub enum Progress {
     Note(String),
 }
 
-/// Runs `job` in the machine `spec`, whose console, sockets and job disk are filled in here. A picture is saved to
+/// Runs `job` in the machine `spec`, whose console, cable, sockets and job disk are filled in here. A picture is saved to
 /// `screenshot` when the guest asks for it.
 ///
 /// # Errors
@@ -62,6 +62,7 @@ pub fn run(
     fs::write(file("job"), job_disk(job)?).context("write the job disk")?;
     spec.disks.push(Disk::new("job", &file("job")));
     spec.console = Console::File(file("console"));
+    spec.cable = job.scenario.cable.then(|| file("cable"));
     let sockets = (file("events"), file("control"));
     let events = UnixListener::bind(&sockets.0).context("listen for the guest's events")?;
     let control = UnixListener::bind(&sockets.1).context("listen for QEMU's control")?;

@@ -164,10 +164,11 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
     }
     for kernel in kernels {
-        for policy in ["appease", "appease:rsio"] {
-            let finds = move |machines: &Machines, kernel: &str| sense(machines, kernel, policy);
-            checks.push(Check::on(kernel, &format!("sense_under_{policy}"), finds));
+        for scheduler in ["appease", "appease:rsio"] {
+            let finds = move |machines: &Machines, kernel: &str| sense(machines, kernel, scheduler);
+            checks.push(Check::on(kernel, &format!("sense_under_{scheduler}"), finds));
         }
+        checks.push(Check::on(kernel, "programs_are_served", programs));
         if !full {
             checks.push(Check::on(kernel, "scheduler_stays_attached", attached));
         }
@@ -388,14 +389,30 @@ fn media(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 
 /// Who gets attention, and who does not: the guest's own checks, one for each channel and IPC kind; and what the verifier
 /// had to do for the programs.
-fn sense(machines: &Machines, kernel: &str, policy: &'static str) -> anyhow::Result<()> {
-    let [run] = machines.good_runs([Spec::new("sense", policy, "none").on(kernel)])?;
-    let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
-    ensure!(made > 0.0, "no check was made");
-    ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);
+fn sense(machines: &Machines, kernel: &str, scheduler: &'static str) -> anyhow::Result<()> {
+    let run = checked(machines, "sense", kernel, scheduler)?;
     let verified = run.metrics.keys().filter(|name| name.starts_with("verified_")).count();
     ensure!(verified > 0, "what the verifier had to do is not in the result");
     Ok(())
+}
+
+/// Who is served behind programs that people use: the guest's own checks.
+fn programs(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, "programs", kernel, "appease").map(drop)
+}
+
+/// A scenario of checks, of which none may fail.
+fn checked(
+    machines: &Machines,
+    scenario: &'static str,
+    kernel: &str,
+    scheduler: &'static str,
+) -> anyhow::Result<Run> {
+    let [run] = machines.good_runs([Spec::new(scenario, scheduler, "none").on(kernel)])?;
+    let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
+    ensure!(made > 0.0, "no check was made");
+    ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);
+    Ok(run)
 }
 
 /// The programs load on this kernel, and the scheduler is still attached at the end of a loaded run.

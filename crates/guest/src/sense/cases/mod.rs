@@ -9,6 +9,7 @@ mod files;
 mod guards;
 mod locks;
 mod many;
+mod mapped;
 mod messages;
 mod origins;
 mod shared;
@@ -30,6 +31,7 @@ pub fn all(policy: &str) -> Vec<Case> {
     let parts = [
         channels::all(),
         audio::all(),
+        mapped::all(),
         messages::all(),
         origins::all(),
         guards::all(),
@@ -45,6 +47,6 @@ pub fn all(policy: &str) -> Vec<Case> {
 }
 
 /// Shorthand for a table of checks.
-fn case(name: &str, steps: impl FnOnce(&mut Stage) -> Result<()> + 'static) -> Case {
+pub fn case(name: &str, steps: impl FnOnce(&mut Stage) -> Result<()> + 'static) -> Case {
     (name.to_owned(), Box::new(steps))
 }
