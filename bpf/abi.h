@@ -177,7 +177,7 @@ struct appease_hop {
 	u64 at_ns;	/* when the reader picked it up */
 	u32 tgid;	/* who wrote */
 	u16 object;	/* enum appease_object */
-	u16 pad;
+	u16 is_last;	/* whoever it came to does not hand it on by what it writes */
 };
 _Static_assert(sizeof(struct appease_hop) == 16, "appease_hop");
 
@@ -240,9 +240,11 @@ struct appease_process {
 	u64 loan_debt_at_ns;	/* when loan_debt_ns was right */
 	u64 loan_ran_ns;	/* CPU time of this loan so far */
 	u64 context_opened_ns;	/* opening time of the context */
+	u32 gives;		/* its request is something that it gives its customer, such as sound */
+	u32 gives_on;		/* its context is that, though it read something else since */
 	u64 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
 };
-_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 112, "appease_process");
+_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 120, "appease_process");
 
 /* A channel that a process handles. */
 struct appease_handled {

@@ -122,8 +122,8 @@ static __always_inline struct handing *this_handing(void)
 	return bpf_map_lookup_elem(&handings, &zero);
 }
 
-/* The request that @attention is for, or NULL if it is over: expired, its slot used anew, or its budget spent. */
-static __always_inline struct appease_request *try_lookup_request(const struct appease_attention *attention, u64 now)
+/* The request that @attention is for, or NULL if that has expired, or its slot is used anew. */
+static __always_inline struct appease_request *try_unexpired(const struct appease_attention *attention, u64 now)
 {
 	struct appease_request *request;
 	u32 slot = attention->slot;
@@ -131,9 +131,15 @@ static __always_inline struct appease_request *try_lookup_request(const struct a
 	if (!attention->request_id || !policy_before(now, attention->until_ns))
 		return NULL;
 	request = bpf_map_lookup_elem(&requests, &slot);
-	if (!request || request->id != attention->request_id || request->served_ns >= request->budget_ns)
-		return NULL;
-	return request;
+	return request && request->id == attention->request_id ? request : NULL;
+}
+
+/* The same, or NULL if its budget is spent, too. */
+static __always_inline struct appease_request *try_lookup_request(const struct appease_attention *attention, u64 now)
+{
+	struct appease_request *request = try_unexpired(attention, now);
+
+	return request && request->served_ns < request->budget_ns ? request : NULL;
 }
 
 static __always_inline u64 request_key(const struct appease_request *request, u64 now)

@@ -11,7 +11,11 @@
 /* From kernel headers; constants do not travel in BTF. */
 #define MINOR_BITS 20
 
-/* Set before load: CPU time that a request may take, in all and before its first answer or the next one. */
+/*
+ * Set before load: CPU time that a request may take, in all, and before its first answer or the next one. Commands
+ * that people wait for show something sooner (a matrix that Octave loads, after 170 ms); what is silent for longer is left
+ * alone.
+ */
 const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 quiet_ns = 300000000ULL;
 /* Policy rsio: how long a process is a handler after its last access. */
@@ -123,6 +127,7 @@ static __always_inline bool hand_on(const struct appease_process *from, u32 from
 	to->attention.path[hop].object = object;
 	to->attention.nr_hops = hop + 1;
 	to->context_id = from->context_id;
+	to->gives_on = from->gives_on;
 	to->context_opened_ns = from->context_opened_ns;
 	return true;
 }
@@ -167,6 +172,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	if (request && !process->attention.nr_hops && request->object == source->object &&
 	    request->channel == source->channel && now - request->opened_ns < same_ns) {
 		process->context_id = request->id;
+		process->gives_on = 0;
 		process->context_opened_ns = request->opened_ns;
 		return false;
 	}
@@ -180,6 +186,8 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	process->attention.since_ns = now;
 	process->attention.until_ns = now + attention_ns;
 	process->attention.nr_hops = 0;
+	process->gives = access == APPEASE_WRITE;
+	process->gives_on = 0;
 	process->context_id = request->id;
 	process->context_opened_ns = now;
 	process->loan_until_ns = 0;

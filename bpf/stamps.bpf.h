@@ -82,11 +82,25 @@ static __always_inline void forget_object(const struct stamp_key *key)
 		bpf_map_delete_elem(&stamps, key);
 }
 
+/* Whether who reads @stamp is attended, but what it writes is not stamped. */
+static __always_inline bool is_last_hop(const struct appease_attention *stamp)
+{
+	return stamp->path[(stamp->nr_hops - 1) & (APPEASE_MAX_HOPS - 1)].is_last;
+}
+
+/* The request that @attention is for, if an answer could still extend its budget; it may be spent at the moment. */
+static __always_inline struct appease_request *try_answerable(const struct appease_attention *attention, u64 now)
+{
+	struct appease_request *request = try_unexpired(attention, now);
+
+	return request && request->served_ns < budget_ns ? request : NULL;
+}
+
 /* Writers */
 
-/* Leaves @attention on @key, one hop further, as written by the current process. */
+/* Leaves @attention on @key, one hop further, as written by the current process; for good if that @is_last. */
 static __always_inline void leave_stamp(const struct stamp_key *key, const struct appease_attention *attention,
-					u32 object, u64 now)
+					u32 object, bool is_last, u64 now)
 {
 	u32 zero = 0, hop = attention->nr_hops;
 	struct appease_attention *stamp = bpf_map_lookup_elem(&scratch, &zero);
@@ -102,17 +116,21 @@ static __always_inline void leave_stamp(const struct stamp_key *key, const struc
 	stamp->path[hop].at_ns = now;
 	stamp->path[hop].tgid = current_tgid();
 	stamp->path[hop].object = object;
+	stamp->path[hop].is_last = is_last;
 	stamp->nr_hops = hop + 1;
 	bpf_map_update_elem(&stamps, key, stamp, BPF_ANY);
 	count(APPEASE_CNT_STAMPED);
 }
 
-/* The request for which the current process speaks: that of the last message it read; NULL: for nobody's. */
+/*
+ * The request for which the current process speaks: that of the last message it read; NULL: for nobody's. One that was
+ * silent for too long counts: this may be its answer.
+ */
 static __always_inline struct appease_request *try_spoken_for(struct appease_process *process, u64 now)
 {
 	if (!process || !process->context_id || process->context_id != process->attention.request_id)
 		return NULL;
-	return try_lookup_request(&process->attention, now);
+	return try_answerable(&process->attention, now);
 }
 
 /*
@@ -134,7 +152,7 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 	process = try_current_process();
 	request = try_spoken_for(process, now);
 	if (request) {
-		leave_stamp(key, &process->attention, object, now);
+		leave_stamp(key, &process->attention, object, process->gives_on, now);
 		begin_handing(request->id, request->opened_ns, now);
 		return;
 	}
@@ -144,7 +162,7 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 		struct appease_attention *carried = bpf_map_lookup_elem(&stamps, &doing->via);
 
 		if (carried) {
-			leave_stamp(key, carried, object, now);
+			leave_stamp(key, carried, object, is_last_hop(carried), now);
 			return;
 		}
 	}
@@ -152,6 +170,36 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 }
 
 /* Readers */
+
+/* Whether @key is a unix socket by which a client hears from its server: that one has a name, the client none. */
+static __always_inline bool is_from_server(const struct stamp_key *key)
+{
+	struct unix_sock *sock = (struct unix_sock *)key->a, *peer;
+
+	if (key->b != APPEASE_OBJECT_UNIX || BPF_CORE_READ(sock, addr))
+		return false;
+	peer = (struct unix_sock *)BPF_CORE_READ(sock, peer);
+	return peer && BPF_CORE_READ(peer, addr);
+}
+
+/*
+ * The current process read a message of somebody whom nobody waits for, so for that one it speaks now. But who gives its
+ * customer something by itself, such as sound and a picture with it, does so between any two messages: what such a one
+ * hears from a server changes nothing. The server is then attended, too, but hands nothing on: it may be one that asked
+ * in somebody's name, who would have attention from the answer.
+ */
+static __always_inline void note_plain_read(const struct stamp_key *key)
+{
+	struct appease_process *process = try_current_process();
+
+	if (!process || !process->context_id)
+		return;
+	if (process->gives && !process->attention.nr_hops && process->context_id == process->attention.request_id &&
+	    is_from_server(key))
+		process->gives_on = 1;
+	else
+		process->context_id = 0;
+}
 
 /* The current process successfully read a message from @key. */
 static __always_inline void note_read(const struct stamp_key *key)
@@ -168,26 +216,24 @@ static __always_inline void note_read(const struct stamp_key *key)
 	now = bpf_ktime_get_ns();
 	stamp = bpf_map_lookup_elem(&stamps, key);
 	if (stamp)
-		request = try_lookup_request(stamp, now);
-	if (!request) {
-		process = try_current_process();
-		if (process)
-			process->context_id = 0;
+		request = try_answerable(stamp, now);
+	process = request ? current_process() : NULL;
+	/* An answer: it is nearer to the customer than its correspondent. Siblings in a pipeline are equally near. */
+	if (process && process->attention.request_id == request->id &&
+	    stamp->nr_hops > process->attention.nr_hops + 1)
+		request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
+	if (!process || request->served_ns >= request->budget_ns) {
+		note_plain_read(key);
 		return;
 	}
-	process = current_process();
-	if (!process)
-		return;
-	process->context_id = request->id;
+	process->context_id = is_last_hop(stamp) ? 0 : request->id;
 	process->context_opened_ns = request->opened_ns;
+	process->gives_on = 0;
 	process->loan_until_ns = 0;
 	process->loan_debt_ns = 0;
-	/* An answer: it is nearer to the customer than its correspondent. Siblings in a pipeline are equally near. */
-	if (process->attention.request_id == request->id) {
-		if (stamp->nr_hops > process->attention.nr_hops + 1)
-			request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
+	/* An echo of what it wrote itself: it is nearer to the customer than its correspondent. */
+	if (process->attention.request_id == request->id)
 		return;
-	}
 	process->attention = *stamp;
 	process->attention.since_ns = now;
 	if (process->has_partners)

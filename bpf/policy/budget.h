@@ -8,10 +8,9 @@
  *
  * Rule: a request has a little (quiet) at first. Each answer that gets nearer to the customer extends that to as much
  * beyond what was spent by then; all in all it has the budget. Who shows something is waited for; who computes in
- * silence for longer is not, and gets on in the other lane.
+ * silence for longer is not, and gets on in the other lane until it shows something.
  *
- * Limits: answers are messages, whatever is in them, so a loop that prints has the whole budget. What was spent once is
- * not taken up again by a later answer: only new input does that.
+ * Limits: answers are messages, whatever is in them, so a loop that prints has the whole budget.
  */
 #ifndef APPEASE_POLICY_BUDGET_H
 #define APPEASE_POLICY_BUDGET_H

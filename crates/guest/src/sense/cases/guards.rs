@@ -128,7 +128,7 @@ fn budget(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// What is answered goes on until the whole budget is spent.
+/// What is answered goes on until the whole budget is spent, be the answer late.
 fn answers(stage: &mut Stage) -> Result<()> {
     let (there, back) = (stage.link(Kind::Pipe)?, stage.link(Kind::Pipe)?);
     let mut first = stage.handler("first", Some(&back.reader), Some(&there.writer))?;
@@ -136,6 +136,11 @@ fn answers(stage: &mut Stage) -> Result<()> {
     stage.attend(&mut first)?;
     first.writes(&there)?;
     second.reads()?;
+    second.does(&Order::Burn(2 * ANSWER_MS))?;
+    stage.verdict("silent for too long", second.stands("spent"));
+    second.writes(&back)?;
+    first.reads()?;
+    stage.verdict("its answer takes it up again", second.stands("current"));
     let turns = BUDGET_MS / ANSWER_MS;
     for _ in 0..turns / 2 {
         answer(&mut first, &mut second, &back)?;

@@ -52,7 +52,7 @@ pub fn all() -> Vec<Case> {
         case("socket written by io_uring", uring_written),
         case("network of a user's own", made_up),
     ];
-    v4.chain(v6).chain(more).chain(unix).collect()
+    v4.chain(v6).chain(more).chain(unix).chain([case("unix, given", given)]).collect()
 }
 
 /// That this process got something from a peer, or gave it something.
@@ -336,5 +336,47 @@ fn unix(stage: &mut Stage, kind: &str) -> Result<()> {
     if kind == "path" {
         std::fs::remove_file(&path).with_context(|| format!("remove {path}"))?;
     }
+    Ok(())
+}
+
+/// Who gives its customer something by itself speaks for him to its servers, whatever they say; and they to nobody. What a
+/// server hears from its clients is for them.
+fn given(stage: &mut Stage) -> Result<()> {
+    let name = "picture";
+    let listener = UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?).context("listen on a name")?;
+    let connection = || -> Result<Link> {
+        let client = UnixStream::connect_addr(&UnixAddr::from_abstract_name(name)?).context("connect to a name")?;
+        Ok(Link::of(Kind::UnixStream, client, listener.accept().context("accept")?.0))
+    };
+    {
+        let rule = Rule::add(&format!("write connect unix:@{name}"))?;
+        let (link, onward) = (connection()?, stage.link(Kind::Pipe)?);
+        let mut giver = stage.actor("giver", Some(&link.writer), Some(&link.writer))?;
+        let mut answers = stage.actor("server's answers", None, Some(&link.reader))?;
+        let mut server = stage.actor("server", Some(&link.reader), Some(&onward.writer))?;
+        let mut behind = stage.actor("behind the server", Some(&onward.reader), None)?;
+        giver.writes(&link)?;
+        server.reads()?;
+        answers.writes(&link)?;
+        giver.reads()?;
+        giver.writes(&link)?;
+        server.reads()?;
+        let origin = Origin::new("unix", &rule.node(), giver.pid);
+        stage.verdict("a giver's server", server.attended(&origin, &[("unix", server.pid)]));
+        server.writes(&onward)?;
+        behind.reads()?;
+        stage.verdict("who is behind it", behind.unattended());
+    }
+    let _rule = Rule::add(&format!("write accept unix:@{name}"))?;
+    let link = connection()?;
+    let mut asker = stage.actor("asker", Some(&link.writer), Some(&link.writer))?;
+    let mut giver = stage.actor("giver that is asked", Some(&link.reader), Some(&link.reader))?;
+    for _ in 0..2 {
+        asker.writes(&link)?;
+        giver.reads()?;
+        giver.writes(&link)?;
+        asker.reads()?;
+    }
+    stage.verdict("who asks a giver", asker.unattended());
     Ok(())
 }
