@@ -150,6 +150,8 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
     }
     for kernel in thorough {
+        checks.push(Check::on(kernel, "sense_of_rsio", |machines, kernel| sense(machines, kernel, "appease:rsio")));
+        checks.push(Check::on(kernel, "programs_are_served", programs));
         let ratio = if full { OVERHEAD_RATIO } else { OVERHEAD_ONCE_RATIO };
         let costs_little = move |machines: &Machines, kernel: &str| overhead(machines, kernel, ratio);
         checks.push(Check::on(kernel, "watching_costs_little", costs_little));
@@ -164,11 +166,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
     }
     for kernel in kernels {
-        for scheduler in ["appease", "appease:rsio"] {
-            let finds = move |machines: &Machines, kernel: &str| sense(machines, kernel, scheduler);
-            checks.push(Check::on(kernel, &format!("sense_under_{scheduler}"), finds));
-        }
-        checks.push(Check::on(kernel, "programs_are_served", programs));
+        checks.push(Check::on(kernel, "sense", |machines, kernel| sense(machines, kernel, "appease")));
         if !full {
             checks.push(Check::on(kernel, "scheduler_stays_attached", attached));
         }
