@@ -42,8 +42,9 @@ int appease_stand_down(void *ctx)
 	until = armed.until_ns;
 	if (policy_before(bpf_ktime_get_ns(), until))
 		return 0;
-	armed.on = 0;
-	if (armed.until_ns != until)
+	/* An exchange, for the order of what comes next. */
+	__sync_lock_test_and_set(&armed.on, 0);
+	if (*(volatile u64 *)&armed.until_ns != until)
 		armed.on = 1;
 	return 0;
 }

@@ -96,6 +96,16 @@ static __always_inline struct appease_request *try_answerable(const struct appea
 	return request && request->served_ns < budget_ns ? request : NULL;
 }
 
+static __always_inline bool is_spent(const struct appease_request *request)
+{
+	return request->served_ns >= request->budget_ns;
+}
+
+static __always_inline void answered(struct appease_request *request)
+{
+	request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
+}
+
 /* Writers */
 
 /* Leaves @attention on @key, one hop further, as written by the current process; for good if that @is_last. */
@@ -131,6 +141,16 @@ static __always_inline struct appease_request *try_spoken_for(struct appease_pro
 	if (!process || !process->context_id || process->context_id != process->attention.request_id)
 		return NULL;
 	return try_answerable(&process->attention, now);
+}
+
+/* The current process writes to the channel of its customer. */
+static __always_inline void note_answer(void)
+{
+	struct appease_process *process = policy == APPEASE_POLICY_RSIO ? NULL : try_current_process();
+	struct appease_request *request = process ? try_answerable(&process->attention, bpf_ktime_get_ns()) : NULL;
+
+	if (request)
+		answered(request);
 }
 
 /*
@@ -201,6 +221,20 @@ static __always_inline void note_plain_read(const struct stamp_key *key)
 		process->context_id = 0;
 }
 
+/*
+ * Whether @stamp has been with the process @tgid on its way from the customer, so that what it is on comes back as an answer.
+ * Siblings in a pipeline are on no such way, whatever they tell each other.
+ */
+static __always_inline bool is_on_way(const struct appease_attention *stamp, u32 tgid)
+{
+	u32 i;
+
+	for (i = 0; i < APPEASE_MAX_HOPS && i + 1 < stamp->nr_hops; i++)
+		if (stamp->path[i].tgid == tgid)
+			return true;
+	return false;
+}
+
 /* The current process successfully read a message from @key. */
 static __always_inline void note_read(const struct stamp_key *key)
 {
@@ -218,12 +252,12 @@ static __always_inline void note_read(const struct stamp_key *key)
 	if (stamp)
 		request = try_answerable(stamp, now);
 	process = request ? current_process() : NULL;
-	/* An answer: it is nearer to the customer than its correspondent. Siblings in a pipeline are equally near. */
-	if (process && process->attention.request_id == request->id &&
-	    stamp->nr_hops > process->attention.nr_hops + 1)
-		request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
-	if (!process || request->served_ns >= request->budget_ns) {
-		note_plain_read(key);
+	if (process && is_on_way(stamp, current_tgid()))
+		answered(request);
+	if (!process || is_spent(request)) {
+		/* Of its own request it may yet carry the answer on. */
+		if (!process || process->attention.request_id != request->id)
+			note_plain_read(key);
 		return;
 	}
 	process->context_id = is_last_hop(stamp) ? 0 : request->id;

@@ -6,11 +6,12 @@
  * begin alike. A limit that suits what shows on the screen as it goes on (a browser that starts, a listing) lets a silent
  * loop have the CPU for as long.
  *
- * Rule: a request has a little (quiet) at first. Each answer that gets nearer to the customer extends that to as much
- * beyond what was spent by then; all in all it has the budget. Who shows something is waited for; who computes in
+ * Rule: a request has a little (quiet) at first. Each answer that comes back towards the customer extends that to as
+ * much beyond what was spent by then; all in all it has the budget. Who shows something is waited for; who computes in
  * silence for longer is not, and gets on in the other lane until it shows something.
  *
- * Limits: answers are messages, whatever is in them, so a loop that prints has the whole budget.
+ * Limits: answers are messages, whatever is in them, so a loop that prints has the whole budget, and so has a script that
+ * reads what its commands say and shows nothing of it.
  */
 #ifndef APPEASE_POLICY_BUDGET_H
 #define APPEASE_POLICY_BUDGET_H

@@ -20,10 +20,11 @@ int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	}
 	from = bpf_task_storage_get(&processes, parent->group_leader, 0, 0);
-	if (!from)
+	if (!from || (from->attention.nr_hops && is_last_hop(&from->attention)))
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (!try_lookup_request(&from->attention, now))
+	/* Of a request that was silent for too long, too: it may have the answer. */
+	if (!try_answerable(&from->attention, now))
 		return 0;
 	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!to) {

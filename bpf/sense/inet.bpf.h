@@ -127,7 +127,8 @@ static __always_inline bool end_hit(struct appease_target *target, const struct 
  */
 static __always_inline bool is_in_real_network(struct sock *sk)
 {
-	return !BPF_CORE_READ(sk, __sk_common.skc_net.net, user_ns, level);
+	return !bpf_core_field_exists(sk->__sk_common.skc_net.net) ||
+	       !BPF_CORE_READ(sk, __sk_common.skc_net.net, user_ns, level);
 }
 
 /* Data went between @ends: by a channel? */
@@ -231,7 +232,7 @@ static __always_inline void deliver_tcp(struct sock *sk)
 	if (!stamp)
 		return;
 	now = bpf_ktime_get_ns();
-	request = try_lookup_request(stamp, now);
+	request = try_answerable(stamp, now);
 	if (request)
 		begin_handing(request->id, request->opened_ns, now);
 }
@@ -274,12 +275,15 @@ static __always_inline void inet_deliver(struct sock *sk)
 SEC("fentry/tcp_sendmsg")
 int appease_tcp_send(u64 *ctx)
 {
+	struct sock *sk = (struct sock *)ctx[0];
 	struct stamp_key key;
 
 	if (!is_armed())
 		return 0;
-	key = inet_key((struct sock *)ctx[0], IPPROTO_TCP, true);
+	key = inet_key(sk, IPPROTO_TCP, true);
 	note_write(&key, APPEASE_OBJECT_INET);
+	if (is_tcp_channel(sk))
+		note_answer();
 	return 0;
 }
 

@@ -265,7 +265,7 @@ int appease_futex_wake(u64 *ctx)
 	now = bpf_ktime_get_ns();
 	process = try_current_process();
 	request = try_spoken_for(process, now);
-	if (!request || !process)
+	if (!request || !process || is_spent(request))
 		return 0;
 	tgid = current_tgid();
 	woken = bpf_task_from_pid(BPF_CORE_READ(queued, task, pid));

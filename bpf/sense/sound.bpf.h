@@ -42,7 +42,7 @@ int appease_sound_ioctl(void *ctx)
 
 /*
  * Where the card's positions are mapped as well, a player may feed it without any call. What is left is that it asks for
- * room: only who has the stream open can, and a stream that nobody feeds does not run for long.
+ * room, which only who has the stream open can.
  */
 SEC("fexit/snd_pcm_poll")
 int appease_sound_poll(void *ctx)

@@ -53,6 +53,15 @@ int appease_tty_read(void *ctx)
 	return 0;
 }
 
+/* What is written to a channel is an answer; that to a pty is a message, below. */
+SEC("fentry/n_tty_write")
+int appease_tty_write(void *ctx)
+{
+	if (is_armed() && !is_pty((struct tty_struct *)argument(ctx, 0)))
+		note_answer();
+	return 0;
+}
+
 SEC("fentry/pty_write")
 int appease_pty_write(void *ctx)
 {
@@ -86,7 +95,7 @@ int appease_tty_deliver(void *ctx)
 	if (!stamp)
 		return 0;
 	now = bpf_ktime_get_ns();
-	request = try_lookup_request(stamp, now);
+	request = try_answerable(stamp, now);
 	if (request) {
 		struct doing *doing = current_doing();
 

@@ -39,8 +39,13 @@ impl Program {
     pub fn start(command: &mut Command, input: Option<&OwnedFd>, output: PathBuf) -> Result<Self> {
         let input = input.map_or(Ok(Stdio::null()), |input| input.try_clone().map(Stdio::from));
         let file = File::create(&output).with_context(|| format!("create {}", output.display()))?;
-        let child = command.stdin(input.context("share an end")?).stdout(file).spawn();
-        Ok(Self { child: child.with_context(|| format!("start {}", command.get_program().display()))?, output })
+        Self::start_between(command.stdin(input.context("share an end")?).stdout(file), output)
+    }
+
+    /// Starts it with the input and the output that it was given; `output` is where it prints, if that is a file.
+    pub fn start_between(command: &mut Command, output: PathBuf) -> Result<Self> {
+        let child = command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
+        Ok(Self { child, output })
     }
 
     /// Its process.

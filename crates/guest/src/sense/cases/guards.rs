@@ -18,7 +18,7 @@ const ATTENTION_NS: u64 = 4 * SECOND;
 /// As the daemon is set when it is not told otherwise.
 const BUDGET_MS: u32 = 2000;
 /// As the daemon is set when it is not told otherwise.
-const QUIET_MS: u32 = 300;
+pub const QUIET_MS: u32 = 300;
 /// Most of that, twice as much as which is more than it.
 const ANSWER_MS: u32 = QUIET_MS * 2 / 3;
 /// As the daemon is set when it is not told otherwise.
@@ -118,7 +118,7 @@ fn budget(stage: &mut Stage) -> Result<()> {
     stage.verdict("who spent the rest", second.stands("spent"));
     stage.verdict("who spent the first half", first.stands("spent"));
     let child = stage.child_of(&mut second, "child of a spent one")?;
-    stage.verdict("child of who spent it", child.unattended());
+    stage.verdict("child of who spent it", child.stands("spent"));
     let mut third = stage.actor("third", Some(&link.reader), None)?;
     first.writes(&link)?;
     third.reads()?;

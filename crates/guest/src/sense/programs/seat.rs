@@ -77,12 +77,10 @@ fn menu(stage: &mut Stage) -> Result<()> {
     let items = format!("editor\nsh {} &\nviewer\n", program.display());
     let list = stage.dir.join("items");
     fs::write(&list, items).context("write the menu's items")?;
-    let mut menu = Command::new("dmenu")
-        .env("DISPLAY", ":0")
-        .stdin(fs::File::open(&list).context("open the menu's items")?)
-        .stdout(link.writer.try_clone()?)
-        .spawn()
-        .context("start dmenu (package suckless-tools)")?;
+    // From suckless-tools.
+    let mut dmenu = Command::new("dmenu");
+    dmenu.env("DISPLAY", ":0").stdin(fs::File::open(&list).context("open the menu's items")?);
+    let menu = Program::start_between(dmenu.stdout(link.writer.try_clone()?), stage.dir.join("menu.log"))?;
     clock::sleep_ms(START_IS_OVER_MS);
     for character in "calc\n".chars() {
         let (key, _) = keyboard::key_for(character).context("no such key")?;
@@ -92,11 +90,10 @@ fn menu(stage: &mut Stage) -> Result<()> {
     }
     let chosen = pid_in(&chosen)?;
     let from = Source { channel: "evdev", node: "/dev/input/event", reader: "Xorg" };
-    let to_shell = [("unix", menu.id()), ("pipe", shell.pid())];
+    let to_shell = [("unix", menu.pid()), ("pipe", shell.pid())];
     stage.verdict("the shell that the menu tells", is_served(shell.pid(), &from, &to_shell));
     let to_program = [to_shell[0], to_shell[1], ("fork", chosen)];
     stage.verdict("the program that was chosen", is_served(chosen, &from, &to_program));
     stage.verdict("a terminal that nobody types into", is_not_served(pid_in("/run/scroller".as_ref())?));
-    menu.wait().context("wait for the menu")?;
     Ok(())
 }
