@@ -12,9 +12,8 @@
 #define MINOR_BITS 20
 
 /*
- * Set before load: CPU time that a request may take, in all, and before its first answer or the next one. Commands
- * that people wait for show something sooner (a matrix that Octave loads, after 170 ms); what is silent for longer is left
- * alone.
+ * Set before load: CPU time that a request may take, in all, and behind a terminal before its first answer or the next one.
+ * Commands that people wait for show something sooner (a matrix that Octave loads, after 170 ms).
  */
 const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 quiet_ns = 300000000ULL;
@@ -143,7 +142,7 @@ static __always_inline struct appease_request *new_request(const struct source *
 	request->id = __sync_add_and_fetch(&armed.last_id, 1);
 	request->opened_ns = now;
 	request->served_ns = 0;
-	request->budget_ns = budget_extended(0, 0, quiet_ns, budget_ns);
+	request->budget_ns = budget_ns;
 	request->object = source->object;
 	request->channel = source->channel;
 	request->rule = rule;

@@ -101,11 +101,6 @@ static __always_inline bool is_spent(const struct appease_request *request)
 	return request->served_ns >= request->budget_ns;
 }
 
-static __always_inline void answered(struct appease_request *request)
-{
-	request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
-}
-
 /* Writers */
 
 /* Leaves @attention on @key, one hop further, as written by the current process; for good if that @is_last. */
@@ -141,16 +136,6 @@ static __always_inline struct appease_request *try_spoken_for(struct appease_pro
 	if (!process || !process->context_id || process->context_id != process->attention.request_id)
 		return NULL;
 	return try_answerable(&process->attention, now);
-}
-
-/* The current process writes to the channel of its customer. */
-static __always_inline void note_answer(void)
-{
-	struct appease_process *process = policy == APPEASE_POLICY_RSIO ? NULL : try_current_process();
-	struct appease_request *request = process ? try_answerable(&process->attention, bpf_ktime_get_ns()) : NULL;
-
-	if (request)
-		answered(request);
 }
 
 /*
@@ -235,6 +220,11 @@ static __always_inline bool is_on_way(const struct appease_attention *stamp, u32
 	return false;
 }
 
+static __always_inline bool is_by_terminal(const struct appease_attention *stamp)
+{
+	return stamp->path[(stamp->nr_hops - 1) & (APPEASE_MAX_HOPS - 1)].object == APPEASE_OBJECT_PTY;
+}
+
 /* The current process successfully read a message from @key. */
 static __always_inline void note_read(const struct stamp_key *key)
 {
@@ -253,7 +243,9 @@ static __always_inline void note_read(const struct stamp_key *key)
 		request = try_answerable(stamp, now);
 	process = request ? current_process() : NULL;
 	if (process && is_on_way(stamp, current_tgid()))
-		answered(request);
+		request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
+	else if (process && is_by_terminal(stamp))
+		request->budget_ns = budget_limited(request->budget_ns, request->served_ns, quiet_ns);
 	if (!process || is_spent(request)) {
 		/* Of its own request it may yet carry the answer on. */
 		if (!process || process->attention.request_id != request->id)

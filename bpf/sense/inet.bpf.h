@@ -275,15 +275,12 @@ static __always_inline void inet_deliver(struct sock *sk)
 SEC("fentry/tcp_sendmsg")
 int appease_tcp_send(u64 *ctx)
 {
-	struct sock *sk = (struct sock *)ctx[0];
 	struct stamp_key key;
 
 	if (!is_armed())
 		return 0;
-	key = inet_key(sk, IPPROTO_TCP, true);
+	key = inet_key((struct sock *)ctx[0], IPPROTO_TCP, true);
 	note_write(&key, APPEASE_OBJECT_INET);
-	if (is_tcp_channel(sk))
-		note_answer();
 	return 0;
 }
 

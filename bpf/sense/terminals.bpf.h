@@ -53,15 +53,6 @@ int appease_tty_read(void *ctx)
 	return 0;
 }
 
-/* What is written to a channel is an answer; that to a pty is a message, below. */
-SEC("fentry/n_tty_write")
-int appease_tty_write(void *ctx)
-{
-	if (is_armed() && !is_pty((struct tty_struct *)argument(ctx, 0)))
-		note_answer();
-	return 0;
-}
-
 SEC("fentry/pty_write")
 int appease_pty_write(void *ctx)
 {

@@ -86,7 +86,6 @@ pub(crate) const HOOKS: &[Hook] = &[
     of_module("snd_pcm", hook("appease_sound_poll", "snd_pcm_poll", "players that map its positions, too")),
     of_module("snd_pcm", hook("appease_sound_transfer", "__snd_pcm_lib_xfer", "players that write sound")),
     hook("appease_tty_read", "tty_read", "consoles, serial lines, and what is behind terminals"),
-    hook("appease_tty_write", "n_tty_write", "that output to consoles and serial lines is an answer"),
     hook("appease_pty_write", "pty_write", TERMINALS),
     hook("appease_tty_deliver", "n_tty_receive_buf2", TERMINALS_WAKEUP),
     hook("appease_tty_deliver_end", "n_tty_receive_buf2", TERMINALS_WAKEUP),

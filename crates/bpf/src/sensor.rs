@@ -22,7 +22,7 @@ use crate::{
 pub struct SenseOptions {
     /// CPU time after which a request is batch work.
     pub budget: Duration,
-    /// The same while its customer gets to see nothing of it.
+    /// The same behind a terminal, until something is printed.
     pub quiet: Duration,
     /// How long a process counts as serving a request after its channel was read.
     pub attention: Duration,

@@ -54,7 +54,9 @@ native! {
     progress_overdue_fits(epoch_ns: u64, other_ns: u64) -> bool;
     /// Whether a communication belongs to an activation.
     confidence_within(access_ns: u64, activated_ns: u64, delta_ns: u64) -> bool;
-    /// CPU time up to which a request counts, after an answer.
+    /// CPU time up to which a request counts, for who gets it by its terminal.
+    budget_limited(until_ns: u64, served_ns: u64, quiet_ns: u64) -> u64;
+    /// The same, after an answer.
     budget_extended(until_ns: u64, served_ns: u64, quiet_ns: u64, budget_ns: u64) -> u64;
     /// A debt after some time.
     loan_debt(debt_ns: u64, passed_ns: u64) -> u64;

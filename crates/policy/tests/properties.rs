@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use appease_policy::{
-    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, budget_extended, loan_debt,
-    loan_granted, progress_catch_up, progress_charge, progress_clock, progress_inherit, progress_kernel_fits,
-    progress_next_share, progress_overdue_fits, progress_owed, progress_share, progress_start, unhappiness_key,
-    unhappiness_ns, unhappiness_opened, unhappiness_preempts,
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, budget_extended, budget_limited,
+    loan_debt, loan_granted, progress_catch_up, progress_charge, progress_clock, progress_inherit,
+    progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_owed, progress_share, progress_start,
+    unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -168,13 +168,14 @@ proptest! {
         turns in proptest::collection::vec(0u64..1_000_000_000, 0..40),
     ) {
         let mut served = 0;
-        let mut until = budget_extended(0, served, quiet, budget);
+        let mut until = budget_limited(budget, served, quiet);
         prop_assert_eq!(until, quiet.min(budget));
         for turn in turns {
             served += turn;
             let extended = budget_extended(until, served, quiet, budget);
             prop_assert!(extended >= until && extended <= budget);
             prop_assert!(extended >= (served + quiet).min(budget));
+            prop_assert_eq!(budget_limited(extended, served, quiet), extended.min(served + quiet));
             until = extended;
         }
     }

@@ -150,7 +150,6 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
     }
     for kernel in thorough {
-        checks.push(Check::on(kernel, "sense_of_rsio", |machines, kernel| sense(machines, kernel, "appease:rsio")));
         checks.push(Check::on(kernel, "programs_are_served", programs));
         let ratio = if full { OVERHEAD_RATIO } else { OVERHEAD_ONCE_RATIO };
         let costs_little = move |machines: &Machines, kernel: &str| overhead(machines, kernel, ratio);
@@ -160,6 +159,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, load, "page_is_as_fast_as_alone", web));
         }
         if full {
+            checks.push(Check::on(kernel, "sense_of_rsio", |machines, kernel| sense(machines, kernel, "appease:rsio")));
             checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
             checks.push(Check::at(kernel, "build:64", "octave_answers_as_fast_as_alone", octave));
             checks.push(Check::at(kernel, "build:64", "film_keeps_its_rate", media));

@@ -18,7 +18,7 @@ const ATTENTION_NS: u64 = 4 * SECOND;
 /// As the daemon is set when it is not told otherwise.
 const BUDGET_MS: u32 = 2000;
 /// As the daemon is set when it is not told otherwise.
-pub const QUIET_MS: u32 = 300;
+const QUIET_MS: u32 = 300;
 /// Most of that, twice as much as which is more than it.
 const ANSWER_MS: u32 = QUIET_MS * 2 / 3;
 /// As the daemon is set when it is not told otherwise.
@@ -103,20 +103,21 @@ fn same_end(one: &Found, other: &Found) -> Result<()> {
     }
 }
 
-/// A request that has had its share without an answer is batch work, whoever spent it.
+/// A request that has had its share behind a terminal without an answer is batch work, whoever spent it.
 fn budget(stage: &mut Stage) -> Result<()> {
-    let link = stage.link(Kind::Pipe)?;
+    let link = stage.link(Kind::PtyInput)?;
     let mut first = stage.handler("first", None, Some(&link.writer))?;
     let mut second = stage.actor("second", Some(&link.reader), None)?;
     stage.attend(&mut first)?;
-    let share = QUIET_MS * 11 / 20;
-    first.does(&Order::Burn(share))?;
-    stage.verdict("half of it spent", first.stands("current"));
+    first.does(&Order::Burn(2 * QUIET_MS))?;
+    stage.verdict("before it comes to the terminal", first.stands("current"));
     first.writes(&link)?;
     second.reads()?;
-    second.does(&Order::Burn(share))?;
+    second.does(&Order::Burn(QUIET_MS * 2 / 3))?;
+    stage.verdict("for a little longer", second.stands("current"));
+    second.does(&Order::Burn(QUIET_MS * 2 / 3))?;
     stage.verdict("who spent the rest", second.stands("spent"));
-    stage.verdict("who spent the first half", first.stands("spent"));
+    stage.verdict("who began", first.stands("spent"));
     let child = stage.child_of(&mut second, "child of a spent one")?;
     stage.verdict("child of who spent it", child.stands("spent"));
     let mut third = stage.actor("third", Some(&link.reader), None)?;
@@ -130,7 +131,7 @@ fn budget(stage: &mut Stage) -> Result<()> {
 
 /// What is answered goes on until the whole budget is spent, be the answer late.
 fn answers(stage: &mut Stage) -> Result<()> {
-    let (there, back) = (stage.link(Kind::Pipe)?, stage.link(Kind::Pipe)?);
+    let (there, back) = (stage.link(Kind::PtyInput)?, stage.link(Kind::Pipe)?);
     let mut first = stage.handler("first", Some(&back.reader), Some(&there.writer))?;
     let mut second = stage.actor("second", Some(&there.reader), Some(&back.writer))?;
     stage.attend(&mut first)?;
@@ -162,15 +163,13 @@ fn answer(first: &mut Actor, second: &mut Actor, back: &Link) -> Result<()> {
 
 /// What those who are equally near to the customer tell each other is no answer, be it a pipeline at work.
 fn beside(stage: &mut Stage) -> Result<()> {
-    let link = stage.link(Kind::Pipe)?;
-    let mut first = stage.handler("first", None, Some(&link.writer))?;
-    let mut left = stage.actor("left", Some(&link.reader), Some(&link.writer))?;
+    let (terminal, link) = (stage.link(Kind::PtyInput)?, stage.link(Kind::Pipe)?);
+    let mut first = stage.handler("first", None, Some(&terminal.writer))?;
+    let mut left = stage.actor("left", Some(&terminal.reader), Some(&link.writer))?;
     let mut right = stage.actor("right", Some(&link.reader), None)?;
     stage.attend(&mut first)?;
-    for actor in [&mut left, &mut right] {
-        first.writes(&link)?;
-        actor.reads()?;
-    }
+    first.writes(&terminal)?;
+    left.reads()?;
     left.does(&Order::Burn(ANSWER_MS))?;
     left.writes(&link)?;
     right.reads()?;

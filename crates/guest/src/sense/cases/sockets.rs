@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::{Case, case, files::CALLS, guards::QUIET_MS};
+use super::{Case, case, files::CALLS};
 use crate::{
     clock,
     far::{FAR, NEAR},
@@ -48,7 +48,6 @@ pub fn all() -> Vec<Case> {
         case("tcp rule afterwards", afterwards),
         case("tcp by user", by_user),
         case("tcp written", written),
-        case("tcp answered", answered),
         case("socket read by io_uring", uring_read),
         case("socket written by io_uring", uring_written),
         case("network of a user's own", made_up),
@@ -228,21 +227,6 @@ fn written(stage: &mut Stage) -> Result<()> {
         server.does(&order)?;
         stage.verdict(&order.to_string(), server.attended(&by_peer(peer, &server), &[]));
     }
-    Ok(())
-}
-
-/// What is written back to the customer takes up a request that was silent for too long.
-fn answered(stage: &mut Stage) -> Result<()> {
-    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
-    let (link, _) = stage.elsewhere()?.calls(NEAR, PORT)?;
-    let mut customer = stage.actor("customer", None, Some(&link.writer))?;
-    let mut server = stage.actor("server", Some(&link.reader), Some(&link.reader))?;
-    customer.writes(&link)?;
-    server.reads()?;
-    server.does(&Order::Burn(2 * QUIET_MS))?;
-    stage.verdict("silent for too long", server.stands("spent"));
-    server.does(&Order::Write(End::Output))?;
-    stage.verdict("its answer takes it up again", server.stands("current"));
     Ok(())
 }
 
