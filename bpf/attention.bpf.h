@@ -122,16 +122,25 @@ static __always_inline struct handing *this_handing(void)
 	return bpf_map_lookup_elem(&handings, &zero);
 }
 
+/* The request @id, or NULL if its @slot is used anew. */
+static __always_inline struct appease_request *try_request(u32 slot, u64 id)
+{
+	struct appease_request *request = bpf_map_lookup_elem(&requests, &slot);
+
+	return request && request->id == id ? request : NULL;
+}
+
+static __always_inline bool is_spent(const struct appease_request *request)
+{
+	return request->served_ns >= request->budget_ns;
+}
+
 /* The request that @attention is for, or NULL if that has expired, or its slot is used anew. */
 static __always_inline struct appease_request *try_unexpired(const struct appease_attention *attention, u64 now)
 {
-	struct appease_request *request;
-	u32 slot = attention->slot;
-
 	if (!attention->request_id || !policy_before(now, attention->until_ns))
 		return NULL;
-	request = bpf_map_lookup_elem(&requests, &slot);
-	return request && request->id == attention->request_id ? request : NULL;
+	return try_request(attention->slot, attention->request_id);
 }
 
 /* The same, or NULL if its budget is spent, too. */
@@ -139,7 +148,7 @@ static __always_inline struct appease_request *try_lookup_request(const struct a
 {
 	struct appease_request *request = try_unexpired(attention, now);
 
-	return request && request->served_ns < request->budget_ns ? request : NULL;
+	return request && !is_spent(request) ? request : NULL;
 }
 
 static __always_inline u64 request_key(const struct appease_request *request, u64 now)
@@ -152,14 +161,11 @@ static __always_inline u64 request_key(const struct appease_request *request, u6
 static __always_inline struct appease_request *try_lifted_for(const struct appease_process *process, u64 now)
 {
 	struct appease_request *request;
-	u32 slot = process->lift.slot;
 
 	if (!process->lift.until_ns || !policy_before(now, process->lift.until_ns))
 		return NULL;
-	request = bpf_map_lookup_elem(&requests, &slot);
-	if (!request || request->id != process->lift.request_id || request->served_ns >= request->budget_ns)
-		return NULL;
-	return request;
+	request = try_request(process->lift.slot, process->lift.request_id);
+	return request && !is_spent(request) ? request : NULL;
 }
 
 /* The request that @process serves, its own or that of one who waits for its lock; NULL: none. */

@@ -198,7 +198,6 @@ __noinline int leave(u32 tgid, u32 of)
 	/* A child in its first turn has no such entry, and goes on. */
 	if (was_one)
 		handler->co_until_ns = until_ns;
-
 	return 0;
 }
 

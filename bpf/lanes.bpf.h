@@ -264,13 +264,12 @@ static __always_inline bool is_retained(const struct appease_process *process, u
 {
 	const struct appease_attention *attention = &process->attention;
 	struct appease_request *request;
-	u32 slot = attention->slot;
 
 	if (!attention->request_id || policy_before(mono, attention->until_ns) ||
 	    !policy_before(mono, attention->until_ns + retention_ns - attention_ns))
 		return false;
-	request = bpf_map_lookup_elem(&requests, &slot);
-	return request && request->id == attention->request_id && request->served_ns < request->budget_ns;
+	request = try_request(attention->slot, attention->request_id);
+	return request && !is_spent(request);
 }
 
 /*

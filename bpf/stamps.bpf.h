@@ -82,10 +82,16 @@ static __always_inline void forget_object(const struct stamp_key *key)
 		bpf_map_delete_elem(&stamps, key);
 }
 
+/* The hop by which @stamp came; it has one. */
+static __always_inline const struct appease_hop *latest_hop(const struct appease_attention *stamp)
+{
+	return &stamp->path[(stamp->nr_hops - 1) & (APPEASE_MAX_HOPS - 1)];
+}
+
 /* Whether who reads @stamp is attended, but what it writes is not stamped. */
 static __always_inline bool is_last_hop(const struct appease_attention *stamp)
 {
-	return stamp->path[(stamp->nr_hops - 1) & (APPEASE_MAX_HOPS - 1)].is_last;
+	return latest_hop(stamp)->is_last;
 }
 
 /* The request that @attention is for, if an answer could still extend its budget; it may be spent at the moment. */
@@ -94,11 +100,6 @@ static __always_inline struct appease_request *try_answerable(const struct appea
 	struct appease_request *request = try_unexpired(attention, now);
 
 	return request && request->served_ns < budget_ns ? request : NULL;
-}
-
-static __always_inline bool is_spent(const struct appease_request *request)
-{
-	return request->served_ns >= request->budget_ns;
 }
 
 /* Writers */
@@ -222,7 +223,7 @@ static __always_inline bool is_on_way(const struct appease_attention *stamp, u32
 
 static __always_inline bool is_by_terminal(const struct appease_attention *stamp)
 {
-	return stamp->path[(stamp->nr_hops - 1) & (APPEASE_MAX_HOPS - 1)].object == APPEASE_OBJECT_PTY;
+	return latest_hop(stamp)->object == APPEASE_OBJECT_PTY;
 }
 
 /* The current process successfully read a message from @key. */
