@@ -14,6 +14,7 @@
 
 /* From kernel headers; constants do not travel in BTF. */
 #define PF_KTHREAD 0x00200000
+#define DEFAULT_PRIO 120
 
 /* Set before load, in both objects alike. */
 const volatile u64 attention_ns = 4000000000ULL;
@@ -113,6 +114,20 @@ static __always_inline void count(u32 which)
 static __always_inline bool is_armed(void)
 {
 	return armed.on;
+}
+
+static __always_inline bool is_kthread(const struct task_struct *p)
+{
+	return p->flags & PF_KTHREAD;
+}
+
+/*
+ * A kernel thread that the kernel put behind others, as khugepaged (nice 19). It has time, until somebody waits for a lock
+ * that it holds: khugepaged holds a player's mmap_lock. And it may work for 6 ms before it lets go of the CPU.
+ */
+static __always_inline bool is_background(const struct task_struct *p)
+{
+	return p->static_prio > DEFAULT_PRIO;
 }
 
 static __always_inline struct handing *this_handing(void)

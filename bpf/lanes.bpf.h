@@ -11,7 +11,6 @@
 #include "attention.bpf.h"
 #include "policy/progress.h"
 
-#define DEFAULT_PRIO 120
 #define MAX_RT_PRIO 100
 #define SCHED_IDLE_POLICY 5
 #define SCHED_EXT_POLICY 7
@@ -20,6 +19,7 @@
 #define DSQ_OTHER 2
 #define DSQ_IDLE 3
 #define DSQ_OVERDUE 4
+#define DSQ_BACKGROUND 5
 
 /* How often tasks are looked for that waited too long. */
 #define SCAN_NS 100000000ULL
@@ -28,6 +28,9 @@
 
 /* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
 #define KTHREAD_PATIENCE_NS 50000000ULL
+
+/* A background kernel thread that slept for longer begins anew: it holds no lock. */
+#define KTHREAD_PAUSE_NS 10000000ULL
 
 /* Slices end at ticks: so much later at most. */
 #define LONGEST_TICK_NS 10000000ULL
@@ -70,7 +73,7 @@ struct {
 
 struct task_ctx {
 	u64 lane_ns[APPEASE_NR_LANES];
-	u64 queued_ns;	/* since when it waits in a queue of ours */
+	u64 queued_ns;	/* since when it waits in a queue of ours; of a kernel thread that sleeps: since when */
 	u64 ran_ns;	/* sum_exec_runtime when last looked at */
 	u64 turn_ns;	/* CPU time since it last woke up */
 	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
@@ -119,7 +122,7 @@ static u64 queue_vtime;
  * Whether a queue may hold something: set before each insertion, cleared by whoever finds the queue empty. Saves the
  * look-up of an empty queue at each dispatch.
  */
-static bool maybe_attended, maybe_idle, maybe_overdue, maybe_other;
+static bool maybe_attended, maybe_background, maybe_idle, maybe_overdue, maybe_other;
 
 /*
  * On one CPU: so many tasks of the other lanes may be in the local queue, put there because nobody else waited. Attended
@@ -175,22 +178,6 @@ static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
 static __always_inline struct cpu_ctx *cpu_ctx_of_task(struct task_struct *p)
 {
 	return cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
-}
-
-/*
- * A kernel thread. Also one that the kernel put behind others: it may hold a lock that an attended task needs, as
- * khugepaged (nice 19) holds the mmap_lock of a player, which then lost frames for as long as khugepaged waited. Such a
- * one goes first among the attended; it does not go before all, for it can work for 6 ms at a time.
- */
-static __always_inline bool is_kthread(const struct task_struct *p)
-{
-	return p->flags & PF_KTHREAD;
-}
-
-/* A kernel thread that has time; the lock that it may hold is waited for by tasks that then sleep, and let it run. */
-static __always_inline bool is_background(const struct task_struct *p)
-{
-	return p->static_prio > DEFAULT_PRIO;
 }
 
 /* Lane of @p when nobody waits for it. */
@@ -525,19 +512,38 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
 }
 
-/* Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now. */
+/*
+ * Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now. A
+ * background one that begins anew waits while somebody is served, see take_background(); unless an attended task waits for
+ * it.
+ */
 static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 {
 	bool fits = goes_first(p, tctx);
-	u64 mono;
+	struct standing standing;
+	u64 mono, key;
 
 	tctx->lane = APPEASE_LANE_KERNEL;
 	if (fits && !is_background(p)) {
 		enqueue_first(p, enq_flags);
 		return;
 	}
-	mono = bpf_ktime_get_ns();
-	enqueue_by_key(p, tctx, mono, slice_ns, mono, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
+	key = mono = bpf_ktime_get_ns();
+	if (is_armed() && is_background(p)) {
+		u64 now = scx_bpf_now();
+
+		judge(p, mono, &standing);
+		if (standing.attended) {
+			key = standing.key;
+		} else if (enq_flags & SCX_ENQ_WAKEUP && policy_before(tctx->queued_ns + KTHREAD_PAUSE_NS, now)) {
+			tctx->queued_ns = now;
+			maybe_background = true;
+			scx_bpf_dsq_insert(p, DSQ_BACKGROUND, slice_ns, enq_flags);
+			kick_idle(p);
+			return;
+		}
+	}
+	enqueue_by_key(p, tctx, key, slice_ns, mono, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
 }
 
 #endif

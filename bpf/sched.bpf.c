@@ -6,6 +6,7 @@
  *	attended	one queue, by unhappiness (policy/unhappiness.h)
  *	other, idle	one queue each, by weighted virtual time (policy/progress.h)
  *	overdue		those of the other lanes that waited too long, first come first served
+ *	background	kernel threads that have time: when an attended task has gone to sleep
  *
  * An attended wake-up takes an idle CPU, or one that does the least important work. Reads attention, never writes it,
  * but for CPU time spent and loans.
@@ -49,7 +50,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
 	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
-	    maybe_attended | maybe_other | maybe_overdue | maybe_idle || is_armed())
+	    maybe_attended | maybe_other | maybe_overdue | maybe_idle | maybe_background || is_armed())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		struct task_struct *curr = bpf_get_current_task_btf();
@@ -238,6 +239,8 @@ static __always_inline void move_lifted(void)
 		move_lifted_from(DSQ_OTHER, mono);
 	if (may_hold(&maybe_idle))
 		move_lifted_from(DSQ_IDLE, mono);
+	if (may_hold(&maybe_background))
+		move_lifted_from(DSQ_BACKGROUND, mono);
 }
 
 /*
@@ -262,6 +265,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), key;
+	u32 from = APPEASE_LANE_OTHER;
 	bool runs_other;
 
 	if (!cctx)
@@ -277,10 +281,14 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		charge(prev, tctx, true);
 	if (tctx && prev->flags & PF_EXITING && !prev_runnable)
 		bequeath(prev, tctx);
-	if (!prev_runnable)
+	if (!prev_runnable) {
+		from = tctx ? tctx->lane : APPEASE_LANE_ATTENDED;
+		if (from == APPEASE_LANE_KERNEL)
+			tctx->queued_ns = now;
 		tctx = NULL;
-	else if (is_armed())
+	} else if (is_armed()) {
 		judge(prev, bpf_ktime_get_ns(), &standing);
+	}
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, now, runs_other);
 	move_lifted();
@@ -300,6 +308,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	/* Also when its first may not run here: others behind it may. */
 	if (take(DSQ_ATTENDED, &maybe_attended))
+		return;
+	if ((from == APPEASE_LANE_ATTENDED || !is_armed()) && take(DSQ_BACKGROUND, &maybe_background))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */
 	if (standing.attended ||
@@ -349,7 +359,8 @@ static __always_inline bool waits_for(s32 cpu, u64 dsq)
 void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 {
 	if (idle && nr_cpus > 1 && (waits_for(cpu, DSQ_ATTENDED) || waits_for(cpu, DSQ_OTHER) ||
-				    waits_for(cpu, DSQ_OVERDUE) || waits_for(cpu, DSQ_IDLE)))
+				    waits_for(cpu, DSQ_OVERDUE) || waits_for(cpu, DSQ_IDLE) ||
+				    waits_for(cpu, DSQ_BACKGROUND)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
@@ -452,6 +463,8 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 		scan(DSQ_OTHER, now);
 	if (may_hold(&maybe_idle))
 		scan(DSQ_IDLE, now);
+	if (may_hold(&maybe_background))
+		scan(DSQ_BACKGROUND, now);
 	bpf_timer_start(timer, SCAN_NS, 0);
 	return 0;
 }
@@ -463,7 +476,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 	s32 err;
 
 	if ((err = scx_bpf_create_dsq(DSQ_ATTENDED, -1)) || (err = scx_bpf_create_dsq(DSQ_OTHER, -1)) ||
-	    (err = scx_bpf_create_dsq(DSQ_IDLE, -1)) || (err = scx_bpf_create_dsq(DSQ_OVERDUE, -1)))
+	    (err = scx_bpf_create_dsq(DSQ_IDLE, -1)) || (err = scx_bpf_create_dsq(DSQ_OVERDUE, -1)) ||
+	    (err = scx_bpf_create_dsq(DSQ_BACKGROUND, -1)))
 		return err;
 	timer = bpf_map_lookup_elem(&timers, &zero);
 	if (!timer)

@@ -89,7 +89,8 @@ static __always_inline void lift_task(struct task_struct *holder, struct appease
 	struct appease_process *process;
 	struct doing *doing;
 
-	if (holder->tgid == lift->waiter || holder->flags & PF_KTHREAD)
+	/* Kernel threads go first anyway, but for those that have time. */
+	if (holder->tgid == lift->waiter || (is_kthread(holder) && !is_background(holder)))
 		return;
 	process = bpf_task_storage_get(&processes, holder->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	doing = current_doing();

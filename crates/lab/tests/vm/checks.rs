@@ -151,6 +151,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
     }
     for kernel in thorough {
         checks.push(Check::on(kernel, "programs_are_served", programs));
+        checks.push(Check::on(kernel, "kernel_threads_with_time_wait_for_a_pause", background));
         let ratio = if full { OVERHEAD_RATIO } else { OVERHEAD_ONCE_RATIO };
         let costs_little = move |machines: &Machines, kernel: &str| overhead(machines, kernel, ratio);
         checks.push(Check::on(kernel, "watching_costs_little", costs_little));
@@ -390,7 +391,7 @@ fn media(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 /// Who gets attention, and who does not: the guest's own checks, one for each channel and IPC kind; and what the verifier
 /// had to do for the programs.
 fn sense(machines: &Machines, kernel: &str, scheduler: &'static str) -> anyhow::Result<()> {
-    let run = checked(machines, "sense", kernel, scheduler)?;
+    let run = checked(machines, Spec::new("sense", scheduler, "none").on(kernel))?;
     let verified = run.metrics.keys().filter(|name| name.starts_with("verified_")).count();
     ensure!(verified > 0, "what the verifier had to do is not in the result");
     Ok(())
@@ -398,12 +399,17 @@ fn sense(machines: &Machines, kernel: &str, scheduler: &'static str) -> anyhow::
 
 /// Who is served behind programs that people use: the guest's own checks.
 fn programs(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    checked(machines, "programs", kernel, "appease").map(drop)
+    checked(machines, Spec::new("programs", "appease", "none").on(kernel)).map(drop)
+}
+
+/// A kernel thread that has time, and may keep the CPU for long, begins when an attended task has gone to sleep.
+fn background(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("background", "appease", "hogs:16").on(kernel)).map(drop)
 }
 
 /// A scenario of checks, of which none may fail.
-fn checked(machines: &Machines, scenario: &'static str, kernel: &str, scheduler: &'static str) -> anyhow::Result<Run> {
-    let [run] = machines.good_runs([Spec::new(scenario, scheduler, "none").on(kernel)])?;
+fn checked(machines: &Machines, spec: Spec) -> anyhow::Result<Run> {
+    let [run] = machines.good_runs([spec])?;
     let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
     ensure!(made > 0.0, "no check was made");
     ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);
