@@ -33,7 +33,8 @@
 #define LIFT_NS 1000000000ULL
 
 struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
-struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym;
+/* Since 6.13. */
+struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 void bpf_task_release(struct task_struct *p) __ksym;
 
 /* Whether the current process is attended, and for what. */
@@ -194,7 +195,8 @@ int appease_futex_wait(u64 *ctx)
 	u32 owner = 0, kind = 0;
 	u64 now;
 
-	if (!is_armed() || !(ctx[1] & FLAGS_SHARED) || (u32)ctx[2] != GLIBC_CONTENDED)
+	if (!bpf_ksym_exists(bpf_task_from_vpid) || !is_armed() || !(ctx[1] & FLAGS_SHARED) ||
+	    (u32)ctx[2] != GLIBC_CONTENDED)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!is_waiter_attended(&lift, now))

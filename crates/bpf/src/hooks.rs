@@ -7,7 +7,7 @@ pub struct MissingHook {
     pub function: &'static str,
     /// What does not work without it.
     pub lost: &'static str,
-    /// The module that brings the function; `None`: this kernel has no such function.
+    /// The module that brings the function; `None`: this kernel has no such function, or refuses hooks to it.
     pub module: Option<&'static str>,
 }
 
@@ -66,13 +66,22 @@ const UDP: &str = "UDP sockets as channels, and what is behind local ones";
 const PI_FUTEX: &str = "that who holds a futex with priority inheritance is lifted by who waits for it";
 const FUTEX: &str = "that who holds a mutex shared between processes is lifted by who waits for it";
 const FILE_LOCK: &str = "that who holds a file lock is lifted by who waits for it";
+const FAMILIES: &str = "that children serve what their parents serve";
+const KERNEL_LOCK: &str = "that who holds a lock inside the kernel is lifted by who waits for it";
+const SOCKETS: &str = "sockets as channels, and what is behind local ones";
 const READV: &str = "that a file channel's end is not taken for input by readv";
 const TEE: &str = "that tee is not taken for reading a file channel";
 const URING: &str = "that what fails in io_uring is not taken for access to a file channel";
 const WRITES: &str = "writes to socket channels";
 
-/// Every hook but those on tracepoints, which all supported kernels have.
+/// Every hook. A tracepoint goes by the function that calls its programs.
 pub(crate) const HOOKS: &[Hook] = &[
+    hook("appease_fork", "__traceiter_sched_process_fork", FAMILIES),
+    hook("appease_process_exit", "__traceiter_sched_process_exit", FAMILIES),
+    hook("appease_contention", "__traceiter_contention_begin", KERNEL_LOCK),
+    hook("appease_contention_end", "__traceiter_contention_end", KERNEL_LOCK),
+    hook("appease_socket_deliver", "__traceiter_sk_data_ready", SOCKETS),
+    hook("appease_socket_receive", "__traceiter_sock_recv_length", SOCKETS),
     of_module("evdev", hook("appease_evdev_event", "evdev_events", INPUT_WAKEUP)),
     of_module("evdev", hook("appease_evdev_event_end", "evdev_events", INPUT_WAKEUP)),
     of_module("evdev", hook("appease_evdev_read", "evdev_read", INPUT)),
@@ -124,16 +133,6 @@ pub(crate) const HOOKS: &[Hook] = &[
     when(Wanted::SocketWrites, of_module("ipv6", hook("appease_udp6_written", "udpv6_sendmsg", WRITES))),
     when(Wanted::SocketWrites, hook("appease_unix_stream_written", "unix_stream_sendmsg", WRITES)),
     when(Wanted::SocketWrites, hook("appease_unix_dgram_written", "unix_dgram_sendmsg", WRITES)),
-];
-
-/// Programs on tracepoints, which all supported kernels have.
-pub(crate) const TRACEPOINTS: &[&str] = &[
-    "appease_fork",
-    "appease_process_exit",
-    "appease_contention",
-    "appease_contention_end",
-    "appease_socket_deliver",
-    "appease_socket_receive",
 ];
 
 /// All hooks, as if none were attached: what a kernel must have for all that we can sense.

@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use crate::{
     ConfidenceOptions, Error, Handler, MissingHook, Policy, Process,
     abi::{raw, words},
-    hooks::{HOOKS, Hook, TRACEPOINTS, Wanted},
+    hooks::{HOOKS, Hook, Wanted},
     rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
 };
@@ -56,12 +56,10 @@ impl Default for SenseOptions {
 /// The watching half: hooks in the kernel, attached as long as this lives.
 pub struct Sensor {
     pub(crate) main: SenseSkel<'static>,
-    /// Later loads of the same object, for the hooks of modules.
+    /// Later loads of the same object: for the hooks of modules, for those that rest, and for each one where not all load.
     late: Vec<SenseSkel<'static>>,
     /// Hooks that those have programs for, by index into [`HOOKS`], and which of them.
     loaded: HashMap<usize, usize>,
-    /// On tracepoints, for as long as this lives.
-    _tracepoints: Vec<Link>,
     options: SenseOptions,
     /// Hooks that are attached, by index into [`HOOKS`].
     attached: Vec<(usize, Link)>,
@@ -87,34 +85,36 @@ impl Sensor {
         let is_there = |i: &usize| kernel.type_by_name::<Func<'_>>(HOOKS[*i].function).is_some();
         let in_kernel: Vec<usize> = (0..HOOKS.len()).filter(is_there).collect();
         let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].wanted == Wanted::Always).collect();
-        let mut main = load_object(options, &wanted, None)?;
+        // Where not all can be loaded together, nearly all of them can be by themselves.
+        let (main, apart) = match load_object(options, &wanted, None) {
+            Ok(main) => (main, Vec::new()),
+            Err(error) => {
+                debug!(%error, "loading each hook by itself");
+                (load_object(options, &[], None)?, wanted.clone())
+            }
+        };
         main.progs
             .appease_begin
             .test_run(ProgramInput::default())
             .map_err(|e| Error::libbpf("begin to keep confidence", e))?;
-        let mut tracepoints = Vec::new();
-        for program in TRACEPOINTS {
-            tracepoints.push(attach(&mut main, program).map_err(|e| Error::libbpf("attach to a tracepoint", e))?);
-        }
-        let mut attached = Vec::new();
-        for index in wanted {
-            match attach(&mut main, HOOKS[index].program) {
-                Ok(link) => attached.push((index, link)),
-                Err(error) => debug!(function = HOOKS[index].function, %error, "hook left out"),
-            }
-        }
         let mut sensor = Self {
             main,
             late: Vec::new(),
             loaded: HashMap::new(),
-            _tracepoints: tracepoints,
             options: options.clone(),
-            attached,
+            attached: Vec::new(),
             refused: Vec::new(),
             in_kernel,
             glance: RefCell::default(),
             socket_writes: false,
         };
+        sensor.attach_late(&apart);
+        for index in wanted.into_iter().filter(|index| !apart.contains(index)) {
+            match attach_hook(&mut sensor.main, index) {
+                Ok(link) => sensor.attached.push((index, link)),
+                Err(error) => sensor.refuse(index, &error),
+            }
+        }
         sensor.attach_new_modules();
         Ok(sensor)
     }

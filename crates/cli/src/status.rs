@@ -89,7 +89,7 @@ fn missing(missing: &[Missing]) -> Vec<Vec<String>> {
     let row = |one: &Missing| {
         let cause = match &one.waits_for_module {
             Some(module) => format!("until module {module} comes"),
-            None => "no such function".into(),
+            None => "not in this kernel, or refused by it".into(),
         };
         vec![one.hook.clone(), one.lost.clone(), cause]
     };

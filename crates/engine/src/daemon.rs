@@ -142,7 +142,7 @@ fn report_missing(eyes: &impl Eyes) {
         told.push(missing.lost);
         match missing.module {
             Some(module) => info!("waiting for module {module}: {}", missing.lost),
-            None => warn!("this kernel has no function {}: left out: {}", missing.function, missing.lost),
+            None => warn!("not in this kernel, or refused by it: {}: left out: {}", missing.function, missing.lost),
         }
     }
 }
