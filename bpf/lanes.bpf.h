@@ -12,6 +12,7 @@
 #include "policy/progress.h"
 
 #define MAX_RT_PRIO 100
+#define SCHED_BATCH_POLICY 3
 #define SCHED_IDLE_POLICY 5
 #define SCHED_EXT_POLICY 7
 
@@ -397,7 +398,9 @@ static __always_inline void kick_idle(struct task_struct *p)
 /* Queues @p in the other or the idle lane. */
 static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 enq_flags)
 {
-	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, slice_ns);
+	/* Who says that it is batch work is in no hurry when it wakes up. */
+	u64 credit = p->policy == SCHED_BATCH_POLICY ? 0 : slice_ns;
+	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, credit);
 	u32 lane = plain_lane(p);
 
 	tctx->vtime = vtime;
@@ -458,6 +461,7 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
 {
 	s32 cpu = scx_bpf_task_cpu(p), best = -1;
+	const struct cpumask *online;
 	enum worth worth;
 	u32 i;
 
@@ -466,15 +470,19 @@ static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
 		return worth == WORTH_KEEPING ? -1 : cpu;
 	if (worth == WORTH_LESS)
 		best = cpu;
+	online = scx_bpf_get_online_cpumask();
 	bpf_for(i, 0, nr_cpus) {
-		if (i == cpu || !bpf_cpumask_test_cpu(i, p->cpus_ptr))
+		if (i == cpu || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
 			continue;
 		worth = worth_of(i, key, mono);
-		if (worth == WORTH_NOTHING)
-			return i;
 		if (worth == WORTH_LESS && best < 0)
 			best = i;
+		if (worth == WORTH_NOTHING) {
+			best = i;
+			break;
+		}
 	}
+	scx_bpf_put_cpumask(online);
 	return best;
 }
 
@@ -514,7 +522,7 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 
 /*
  * Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now. A
- * background one that begins anew waits while somebody is served, see take_background(); unless an attended task waits for
+ * background one that begins anew waits while somebody is served, see appease_dispatch(); unless an attended task waits for
  * it.
  */
 static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)

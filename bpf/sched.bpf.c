@@ -49,7 +49,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
  */
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
-	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
+	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY || p->policy == SCHED_BATCH_POLICY ||
 	    maybe_attended | maybe_other | maybe_overdue | maybe_idle | maybe_background || is_armed())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {

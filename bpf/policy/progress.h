@@ -6,8 +6,8 @@
  * set with nice must have its direct effect.
  *
  * Rule: weighted fair queueing by virtual time. A task that ran r nanoseconds at weight w is charged 100 r / w;
- * the smallest virtual time runs first. A task that slept comes back at most one slice behind the clock of the
- * queue, so that it runs soon but cannot save up. What a child ran ahead of the clock when it ends is its parent's debt,
+ * the smallest virtual time runs first. A task that slept comes back at most @credit_ns (one slice; nothing for batch work)
+ * behind the clock of the queue, so that it runs soon but cannot save up. What a child ran ahead of the clock when it ends is its parent's debt,
  * up to a slice, and a parent's debt is its new child's: who lets children do its work has no more than who does it alone.
  * Beside it two guarantees:
  *
@@ -19,7 +19,8 @@
  * Kernel threads go before all lanes; past PROGRESS_KERNEL_PCT of an epoch they queue up like everybody.
  *
  * Limits: slices end at scheduler ticks, so a turn may be one tick too long (4 ms at 250 Hz). The second guarantee
- * holds for as many tasks as have room in that share of the limit.
+ * holds for as many tasks as have room in that share of the limit; where more wait, first come first served stands in
+ * place of weights. Weights of cgroups do not count yet, only those of tasks.
  */
 #ifndef APPEASE_POLICY_PROGRESS_H
 #define APPEASE_POLICY_PROGRESS_H
@@ -53,9 +54,9 @@ static inline u64 progress_clock(u64 queue_vtime, u64 vtime, u64 ran_ns)
 }
 
 /* Virtual time with which a task queues up that may have slept. */
-static inline u64 progress_catch_up(u64 vtime, u64 queue_vtime, u64 slice_ns)
+static inline u64 progress_catch_up(u64 vtime, u64 queue_vtime, u64 credit_ns)
 {
-	u64 floor = queue_vtime - slice_ns;
+	u64 floor = queue_vtime - credit_ns;
 
 	return policy_before(vtime, floor) ? floor : vtime;
 }
