@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod job;
+mod keys;
 mod load;
 mod report;
 mod scenario;

@@ -75,20 +75,19 @@ pub struct Clip {
     pub seconds: u32,
 }
 
-/// An application on the guest's screen or in its background.
-// What `id` leaves over goes to the kind, which refuses unknown keys; refusing them here would refuse the kind's.
+/// An application on the guest's screen or in its background. In a file its kind's keys stand beside its `id` and `kind`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "crate::keys::Keys", into = "crate::keys::Keys")]
 pub struct App {
     /// Name by which typists and meters refer to it.
     pub id: String,
     /// What it is.
-    #[serde(flatten)]
     pub kind: AppKind,
 }
 
 /// The kinds of application that the guest can start. An X server runs when one of them needs it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum AppKind {
     /// An xterm.
     Xterm {
@@ -245,16 +244,16 @@ pub enum ScenarioError {
     Read {
         /// The file.
         path: String,
-        /// Why.
-        source: std::io::Error,
+        /// Why; part of the message, hence not a `source()` that would be printed once more.
+        r#source: std::io::Error,
     },
     /// The file is no TOML, or has an unknown key or a value of a wrong type.
     #[error("scenario {path}: {source}")]
     Syntax {
         /// The file.
         path: String,
-        /// Where and why.
-        source: Box<toml::de::Error>,
+        /// Where and why; part of the message, too.
+        r#source: Box<toml::de::Error>,
     },
     /// A name or a number in it makes no sense.
     #[error("scenario {path}: {reason}")]

@@ -96,7 +96,7 @@ fn a_film_a_manager_and_a_browser_are_understood() {
 fn what_is_wrong_with_a_film_is_named() {
     let wrong = [
         ("clip = \"film\"", "clip = \"movie\"", "plays clip \"movie\", which is not defined"),
-        ("scaled = [800, 600]", "scaled = [800]", "expected a tuple of size 2"),
+        ("scaled = [800, 600]", "scaled = [800]", "application \"player\": scaled: invalid length 1"),
         ("scaled = [800, 600]", "zoom = 2", "zoom"),
     ];
     for (old, new, told) in wrong {
@@ -171,7 +171,9 @@ fn users_log_in_alone_or_many() {
 fn what_is_wrong_is_named() {
     let local = [
         ("rows = 24", "rows = 24\ncolour = 3", "colour"),
-        ("rows = 24", "rows = \"many\"", "\"many\", expected u32"),
+        ("rows = 24", "rows = \"many\"", "application \"shell\": rows: invalid type: string \"many\", expected u32"),
+        ("rows = 24", "", "application \"shell\": missing field `rows`"),
+        ("id = \"shell\"", "", "missing field `id`"),
         ("kind = \"xterm\"", "kind = \"gterm\"", "gterm"),
         ("duration_s = 5", "duration_s = 0", "duration_s is 0"),
         ("into = \"shell\"", "into = \"shelf\"", "\"shelf\", which is not defined"),
@@ -187,6 +189,7 @@ fn what_is_wrong_is_named() {
         ("load_by = \"bob\"", "load_by = \"bob\"\nload_in = \"alice\"", "load_in is \"alice\", which is no xterm"),
         ("load_by = \"bob\"", "load_by = \"alice\"", "load_by is \"alice\", who types already"),
         (", \"openssh-server\"", "", "packages lacks \"openssh-server\""),
+        ("text = \"ls\"", "text = 7", "application \"alice\": line[0].text: invalid type: integer"),
         ("text = \"ls\"", "text = \"echo next> \"", "would answer itself"),
         ("text = \"ls\"", "text = \"ls\\nls\"", "must be one line"),
         ("prompt = \"next> \"", "prompt = \"$ \"", "too short"),
@@ -197,6 +200,25 @@ fn what_is_wrong_is_named() {
     refused(GOOD, &local);
     refused(GOOD, &[("loads = [\"none\"]", "loads = [\"users:2\"]", "no application of kind ssh")]);
     refused(VISIT, &remote);
+}
+
+#[test]
+fn what_is_wrong_is_told_once() {
+    let unread = Scenario::load(Path::new("no/such.toml")).expect_err("it is not there");
+    let misspelt = Scenario::parse("nmae = 1\n", "calm", "calm.toml").expect_err("no name");
+    for error in [unread, misspelt] {
+        // Who prints the chain of causes would print a cause that is in the text already once more.
+        assert!(std::error::Error::source(&error).is_none(), "{error}");
+    }
+}
+
+#[test]
+fn a_scenario_survives_its_way_to_the_guest() {
+    for good in [format!("{GOOD}{FILM}"), GOOD.to_owned(), VISIT.to_owned()] {
+        let scenario = Scenario::parse(&good, "calm", "calm.toml").unwrap_or_else(|error| panic!("{error}"));
+        let sent = serde_json::to_string(&scenario).expect("it can be written");
+        assert_eq!(serde_json::from_str::<Scenario>(&sent).ok(), Some(scenario), "{sent}");
+    }
 }
 
 /// Each change of a good scenario is refused with these words.
