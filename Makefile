@@ -33,7 +33,7 @@ build: deps ## release build of all programs
 	$(CARGO) build $(LOCKED) --release --workspace --bins
 
 .PHONY: lab
-lab: build ## release build, and the laboratory's images
+lab: build ## release build, and the images of all scenarios
 	$(LAB) build --kernel $(KERNELS)
 
 .PHONY: demo
@@ -46,12 +46,13 @@ check: ## format and lints
 	$(CARGO) clippy $(LOCKED) --workspace --all-targets -- -D warnings
 
 .PHONY: test
-test: deps test-host lab test-vm ## every test, on the host and in virtual machines
+test: deps test-host build test-vm ## every test, on the host and in virtual machines
 
 .PHONY: test-host
 test-host:
 	$(CARGO) test $(LOCKED) --release --workspace
 
+# The checks build the images of the scenarios that they run; packages of others cost nothing here.
 # Shows cargo's lines as they come; the last line is the sum, also when a test failed.
 .PHONY: test-vm
 test-vm:
@@ -68,7 +69,7 @@ acceptance: lab ## every promise in full, on every kernel: an hour or more, on a
 
 .PHONY: bench
 bench: build ## the full matrix of scenarios, schedulers and loads; goes on where it was interrupted
-	$(LAB) peers
+	$(TOOLCHAIN) $(LAB) peers
 	scripts/bench $(LAB) $(TARGET)/bench
 
 .PHONY: clean

@@ -69,6 +69,10 @@ const MEDIA_FPS: [(&str, f64); 3] = [("media", 24.0), ("media-mpv", 24.0), ("med
 const MULTIUSER_P90_MS: f64 = 100.0;
 const MULTIUSER_MAX_MS: f64 = 500.0;
 
+/// The scenarios of the short form: the only ones whose images `make test` builds.
+pub const SHORT: [&str; 11] =
+    ["background", "command", "cost", "multiuser", "overhead", "programs", "scroll", "sense", "typing", "video", "web"];
+
 type Holds = Box<dyn FnOnce(&Machines) -> anyhow::Result<()> + Send>;
 
 /// Something that must hold.

@@ -9,8 +9,10 @@ use std::{
     sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
 };
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use appease_scenario::{Metric, Outcome, Report, Run, Summary};
+
+use crate::checks::SHORT;
 
 /// One run that a check needs.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,6 +81,18 @@ impl Machines {
         Self { form, made: Mutex::default(), processors, free: Mutex::new(processors), freed: Condvar::new() }
     }
 
+    /// Builds the images of the short form beforehand, so that building does not take processors from machines. What the full
+    /// form needs is there.
+    pub fn prepare(&self, kernels: &str) -> anyhow::Result<()> {
+        if self.form == Form::Short {
+            let mut build = Command::new(LAB);
+            build.current_dir(root()).args(["build", "--kernel", kernels]).args(SHORT);
+            let status = build.status().context("start appease-lab")?;
+            ensure!(status.success(), "appease-lab build ended with {status}");
+        }
+        Ok(())
+    }
+
     /// The runs in the order of `specs`, whatever their outcomes.
     pub fn runs<const N: usize>(&self, specs: [Spec; N]) -> anyhow::Result<[Run; N]> {
         let runs: Vec<anyhow::Result<Run>> = std::thread::scope(|scope| {
@@ -142,6 +156,10 @@ impl Machines {
         let mut arguments = vec!["run", &file, "--under", under, "--load", load, "--json"];
         arguments.extend(more);
         if self.form == Form::Short {
+            ensure!(
+                SHORT.contains(&scenario),
+                "{scenario} is not named in SHORT of checks.rs, so its images are not built"
+            );
             return runs_of(&run_lab(&arguments)?);
         }
         let path = kept(&arguments)?;

@@ -3,7 +3,7 @@
 //! Every check asks the [`machines::Machines`] for the runs that it needs. They are made by the `appease-lab` program, one
 //! virtual machine for each processor of the host at a time, and a run that two checks need is made once.
 //!
-//! Ignored unless `APPEASE_VM_TESTS=1`: the images must be there, and the runs take minutes. `make test` sets
+//! Ignored unless `APPEASE_VM_TESTS=1`: images are built first, and the runs take minutes. `make test` sets
 //! it, and names the kernels in `APPEASE_VM_KERNELS`, with commas. Checks in host time need a quiet host, and run only with
 //! `APPEASE_VM_HOST_TIME=1` as well. `APPEASE_VM_TESTS=full` (`make acceptance`) takes the scenarios as they are, on every
 //! kernel and at every load that something is promised for, which takes an hour or more; it goes on where it was interrupted.
@@ -29,6 +29,13 @@ fn main() -> ExitCode {
     let host_time = form == Form::Full || is("APPEASE_VM_HOST_TIME", "1");
     let kernels = std::env::var("APPEASE_VM_KERNELS").unwrap_or_else(|_| "default".into());
     let machines = Arc::new(Machines::new(form));
+    if wanted
+        && !arguments.list
+        && let Err(error) = machines.prepare(&kernels)
+    {
+        eprintln!("{error:#}");
+        return ExitCode::FAILURE;
+    }
     let trials = checks::all(form, &kernels.split(',').collect::<Vec<_>>())
         .into_iter()
         .map(|check| {
