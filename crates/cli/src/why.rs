@@ -17,7 +17,10 @@ fn reason(why: &Why) -> String {
     match (why.lane.as_str(), why.standing, &why.chain) {
         ("realtime", ..) => "realtime and deadline processes run before all that appease schedules".into(),
         ("foreign", ..) => "it did not ask for SCHED_EXT, and appease runs with --partial".into(),
-        ("kernel", ..) => "kernel threads run before all others".into(),
+        ("kernel", ..) => {
+            "kernel threads run before all others, but for those that the kernel itself put behind (nice above 0)"
+                .into()
+        }
         (_, Standing::Current, Some(chain)) => {
             format!("{}; {}; for another {}", origin(chain, why.pid), cost(chain), signed_time(chain.left_ns))
         }
@@ -90,7 +93,7 @@ fn origin(chain: &Chain, pid: u32) -> String {
     let verb = if chain.channel == "audio" { "played" } else { "read" };
     let mut text = format!("{node}{device} {verb} by {reader} {} ago", time(chain.opened_ago_ns));
     for hop in &chain.hops {
-        text += &format!(" → {} → {}", object(&hop.object), process(&hop.comm, hop.pid));
+        text += &format!(" → {} {} ago → {}", object(&hop.object), time(hop.ago_ns), process(&hop.comm, hop.pid));
     }
     text
 }
@@ -130,8 +133,8 @@ mod tests {
 
     use super::*;
 
-    fn hop(object: &str, pid: u32, comm: &str) -> HopStep {
-        HopStep { object: object.into(), pid, comm: comm.into(), ago_ns: 1_000_000 }
+    fn hop(object: &str, ago_ns: u64, pid: u32, comm: &str) -> HopStep {
+        HopStep { object: object.into(), pid, comm: comm.into(), ago_ns }
     }
 
     fn chain() -> Chain {
@@ -147,7 +150,11 @@ mod tests {
             budget_ns: 2_000_000_000,
             unhappy_ns: 2_400_000,
             left_ns: 3_995_900_000,
-            hops: vec![hop("unix", 456, "xterm"), hop("pty", 500, ""), hop("fork", 812, "mawk")],
+            hops: vec![
+                hop("unix", 4_000_000, 456, "xterm"),
+                hop("pty", 3_200_000, 500, ""),
+                hop("fork", 900_000, 812, "mawk"),
+            ],
         }
     }
 
@@ -169,7 +176,7 @@ mod tests {
     #[test]
     fn attended_by_a_chain() {
         insta::assert_snapshot!(text(&why("attended", Standing::Current, Some(chain()))), @r#"
-        812 mawk (attended): event5 "AT Translated Set 2 keyboard" read by Xorg[345] 4.1 ms ago → unix socket → xterm[456] → pty → gone[500] → fork → mawk[812]; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s; for another 3.9 s
+        812 mawk (attended): event5 "AT Translated Set 2 keyboard" read by Xorg[345] 4.1 ms ago → unix socket 4 ms ago → xterm[456] → pty 3.2 ms ago → gone[500] → fork 900 µs ago → mawk[812]; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s; for another 3.9 s
           CPU time: attended 160 ms, other 30 µs
         "#);
     }
@@ -189,7 +196,7 @@ mod tests {
     fn expired() {
         let chain = Chain { left_ns: -1_200_000_000, ..chain() };
         insta::assert_snapshot!(text(&why("other", Standing::Expired, Some(chain))), @r#"
-        812 mawk (other): nobody waits for it any more: attention ended 1.2 s ago; it was event5 "AT Translated Set 2 keyboard" read by Xorg[345] 4.1 ms ago → unix socket → xterm[456] → pty → gone[500] → fork → mawk[812]; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s
+        812 mawk (other): nobody waits for it any more: attention ended 1.2 s ago; it was event5 "AT Translated Set 2 keyboard" read by Xorg[345] 4.1 ms ago → unix socket 4 ms ago → xterm[456] → pty 3.2 ms ago → gone[500] → fork 900 µs ago → mawk[812]; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s
           CPU time: attended 160 ms, other 30 µs
         "#);
     }
@@ -199,7 +206,7 @@ mod tests {
         let chain =
             Chain { served_ns: 2_100_000_000, opened_ago_ns: 3_000_000_000, unhappy_ns: 900_000_000, ..chain() };
         insta::assert_snapshot!(text(&why("other", Standing::Spent, Some(chain))), @r#"
-        812 mawk (other): batch work: its request has used up its budget; it was event5 "AT Translated Set 2 keyboard" read by Xorg[345] 3 s ago → unix socket → xterm[456] → pty → gone[500] → fork → mawk[812]; unhappy 900 ms; CPU spent 2.1 s of 2 s
+        812 mawk (other): batch work: its request has used up its budget; it was event5 "AT Translated Set 2 keyboard" read by Xorg[345] 3 s ago → unix socket 4 ms ago → xterm[456] → pty 3.2 ms ago → gone[500] → fork 900 µs ago → mawk[812]; unhappy 900 ms; CPU spent 2.1 s of 2 s
           CPU time: attended 160 ms, other 30 µs
         "#);
     }
@@ -220,7 +227,7 @@ mod tests {
         insta::assert_snapshot!(reasons.join("\n"), @r"
         other: nobody waits for it: no request has come to it from any channel
         idle: it asked for SCHED_IDLE; nobody waits for it: no request has come to it from any channel
-        kernel: kernel threads run before all others
+        kernel: kernel threads run before all others, but for those that the kernel itself put behind (nice above 0)
         realtime: realtime and deadline processes run before all that appease schedules
         foreign: it did not ask for SCHED_EXT, and appease runs with --partial
         attended: a turn is lent to it since a wake-up, 800 µs left at most; nobody waits for it: no request has come to it from any channel

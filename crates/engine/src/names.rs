@@ -19,8 +19,6 @@ pub(crate) struct Identity {
 pub(crate) struct Class {
     /// Whether it is a kernel thread.
     pub kernel_thread: bool,
-    /// Its nice value.
-    pub nice: i32,
     /// `SCHED_OTHER` and so on, by number.
     pub policy: u32,
 }
@@ -73,7 +71,6 @@ impl Names {
         let field = |number: usize| rest.split_whitespace().nth(number - 3);
         Some(Class {
             kernel_thread: field(9)?.parse::<u32>().ok()? & PF_KTHREAD != 0,
-            nice: field(19)?.parse().ok()?,
             policy: field(41)?.parse().ok()?,
         })
     }
@@ -146,7 +143,7 @@ pub(crate) mod tests {
         let tail = "S 1 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 5 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 5 0 0 0";
         let root = root(&[("proc/10/stat", &format!("10 (a) b) (c) {tail}\n"))]);
         let class = Names::new(root.path()).class(10);
-        assert_eq!(class, Some(Class { kernel_thread: false, nice: 5, policy: 5 }));
+        assert_eq!(class, Some(Class { kernel_thread: false, policy: 5 }));
         // Of the real thing: this test runs as an ordinary process.
         let own = Names::new(Path::new("/")).class(std::process::id()).expect("our own");
         assert!(!own.kernel_thread);

@@ -73,11 +73,11 @@ impl Reporter<'_> {
 
     /// As the scheduler decides it.
     fn lane(&self, pid: u32, wanted: bool) -> &'static str {
-        let class = self.names.class(pid).unwrap_or(Class { kernel_thread: false, nice: 0, policy: 0 });
+        let class = self.names.class(pid).unwrap_or(Class { kernel_thread: false, policy: 0 });
         match class.policy {
             SCHED_FIFO | SCHED_RR | SCHED_DEADLINE => "realtime",
             policy if self.partial && policy != SCHED_EXT => "foreign",
-            _ if class.kernel_thread && class.nice <= 0 => "kernel",
+            _ if class.kernel_thread => "kernel",
             _ if wanted => "attended",
             SCHED_IDLE => "idle",
             _ => "other",
@@ -248,7 +248,7 @@ mod tests {
             ("2", stat(0, 0, 5), "idle"),
             ("3", stat(0, 0, 1), "realtime"),
             ("4", stat(0x0020_0000, 0, 0), "kernel"),
-            ("5", stat(0x0020_0000, 19, 0), "other"),
+            ("5", stat(0x0020_0000, 19, 0), "kernel"),
         ];
         for (pid, stat, expected) in cases {
             let root = root(&[(&format!("proc/{pid}/stat"), &stat)]);
