@@ -76,9 +76,10 @@ where
     let file = channel_config::read(config.file.as_deref())?;
     let kernel =
         rule_out_obstacles(platform, config.backend, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
-    let _lock = Lock::take(&config.run_dir)?;
-    // Only now: the other scheduler might have been our own, and then the lock has the better message.
+    // The other scheduler might be our own, and then the lock has the better message.
+    Lock::refuse_if_held(&config.run_dir)?;
     rule_out_obstacles(platform, config.backend, |_| true)?;
+    let _lock = Lock::take(&config.run_dir)?;
     doctor::competitors(&Names::new(&config.root)).iter().for_each(|finding| warn!("{finding}"));
 
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
