@@ -1,7 +1,5 @@
 //! What can go wrong between user space and the BPF objects. Each message names the cure.
 
-use crate::features::{Features, Goal};
-
 /// Why a BPF object could not be loaded, attached or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -55,67 +53,37 @@ pub enum Error {
         /// As many as there may be.
         most: usize,
     },
-    /// The scheduler's object could not be opened or loaded.
-    #[error("load the scheduler: {0}")]
-    Scheduler(String),
-    /// Anything else that libbpf or the kernel refused.
-    #[error("{what}: {source:#}")]
-    Libbpf {
+    /// Whatever else libbpf or the kernel refused. What the verifier says of a program reaches libbpf's log only.
+    #[error(
+        "{what}: {why}; \"appease doctor\" tells what this kernel lacks, and \"appease run -vv\" what the kernel says of it"
+    )]
+    Refused {
         /// What was tried, naming the thing ("attach hook tty_read").
         what: String,
-        /// What libbpf said; part of the message, hence not a `source()` that would be printed once more.
-        r#source: libbpf_rs::Error,
+        /// What libbpf said.
+        why: String,
     },
 }
 
 impl Error {
     /// That `what` was refused.
     pub(crate) fn libbpf(what: &str, source: libbpf_rs::Error) -> Self {
-        Self::Libbpf { what: what.to_owned(), source }
-    }
-
-    /// Explains a refusal by what is known of the kernel; [`Error::Libbpf`] when that explains nothing.
-    ///
-    /// The verifier's own words ("func_proto incompatible with vmlinux") reach libbpf's log only, and the
-    /// error number is a bare `EINVAL`, so the cause is looked up where it lies.
-    #[must_use]
-    pub fn explain(what: impl Into<String>, source: libbpf_rs::Error, features: &Features, goal: Goal) -> Self {
-        features.obstacles(goal).into_iter().next().unwrap_or_else(|| Self::Libbpf { what: what.into(), source })
+        Self::Refused { what: what.to_owned(), why: format!("{source:#}") }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::features::{Btf, Lockdown, SchedExt};
-
-    fn refused() -> libbpf_rs::Error {
-        libbpf_rs::Error::from_raw_os_error(22)
-    }
-
-    fn sound() -> Features {
-        Features {
-            kernel: "6.18.15".into(),
-            privileged: true,
-            btf: Btf::Sound,
-            sched_ext: SchedExt::Idle,
-            lockdown: Lockdown::Off,
-        }
-    }
 
     #[test]
-    fn refusals_are_explained_by_the_kernel() {
-        let malformed = Features { btf: Btf::Malformed(vec!["scx_bpf_kick_cpu".into()]), ..sound() };
-        let error = Error::explain("load sched", refused(), &malformed, Goal::Schedule);
-        assert!(matches!(error, Error::MalformedBtf { .. }), "{error}");
-        let error = Error::explain("load sense", refused(), &malformed, Goal::Sense);
-        assert!(matches!(error, Error::Libbpf { .. }), "{error}");
-    }
-
-    #[test]
-    fn an_unexplained_refusal_names_what_was_tried() {
-        let error = Error::explain("attach hook tty_read", refused(), &sound(), Goal::Sense);
-        assert_eq!(error.to_string(), "attach hook tty_read: Invalid argument (os error 22)");
+    fn a_refusal_names_what_was_tried_and_the_cure() {
+        let error = Error::libbpf("attach hook tty_read", libbpf_rs::Error::from_raw_os_error(22));
+        assert_eq!(
+            error.to_string(),
+            "attach hook tty_read: Invalid argument (os error 22); \"appease doctor\" tells what this kernel lacks, and \
+             \"appease run -vv\" what the kernel says of it"
+        );
         assert!(std::error::Error::source(&error).is_none());
     }
 }

@@ -17,7 +17,9 @@ pub enum Error {
         pid: String,
     },
     /// A file or directory of the daemon's own.
-    #[error("{what} {path}: {source}")]
+    #[error(
+        "{what} {path}: {source}; appease run must be able to write there: run it as root, or name another directory by --run-dir"
+    )]
     File {
         /// What was tried.
         what: &'static str,

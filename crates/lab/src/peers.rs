@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    host::{Layout, Steps, Tool, exists},
+    host::{Layout, Steps, Tool, exists, free_space},
     scheduler::PEERS,
 };
 
@@ -13,6 +13,9 @@ use crate::{
 const CLANGS: std::ops::RangeInclusive<u32> = 17..=30;
 /// The clang that is preferred: the one that they are tested with here.
 const PREFERRED: u32 = 19;
+
+/// Disk space for building them, MiB; cargo keeps what it compiled.
+const SPACE_MIB: u64 = 2048;
 
 /// Installs peers below `target/lab/peers`; what is there in the current version stays.
 ///
@@ -27,6 +30,9 @@ pub fn build(layout: &Layout, names: &[String], steps: &Steps) -> Result<()> {
         bail!("cargo is not installed: see https://rustup.rs");
     }
     let (clang, library) = clang()?;
+    if names.iter().any(|name| !layout.peer(name).is_file()) {
+        free_space(&layout.lab("peers"), SPACE_MIB, "building peers")?;
+    }
     let step = steps.begin(&format!("peers {}", names.join(" ")));
     Tool::new("cargo", format!("build {}", names.join(", ")))
         .args(["install", "--locked", "--root"])

@@ -85,7 +85,7 @@ impl Eyes for FakeKernel {
         self.called();
         assert!(self.rules.borrow().contains_key(&slot), "slot {slot} is empty");
         if self.refuses_abstract.get() && matches!(target, Target::UnixAbstract { .. }) {
-            return Err(BpfError::Scheduler("no such thing".into()));
+            return Err(BpfError::Refused { what: "set a rule".into(), why: "no such thing".into() });
         }
         let mut bound = self.bound.borrow_mut();
         let others = bound.range((target.clone(), 0)..=(target.clone(), Slot::MAX)).count();

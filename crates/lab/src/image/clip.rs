@@ -6,7 +6,7 @@ use anyhow::Result;
 use appease_scenario::Clip;
 
 use crate::{
-    host::{Program, Tool, require},
+    host::{Program, Tool, free_space, require},
     store::Store,
 };
 
@@ -32,6 +32,14 @@ fn arguments(clip: &Clip) -> Vec<String> {
     arguments.into_iter().map(str::to_owned).collect()
 }
 
+/// Disk space that is enough for it, MiB. Its picture takes a byte for some 160 pixels, its sound 192 kB a second.
+fn space_mib(clip: &Clip) -> u64 {
+    const PIXELS_PER_BYTE: u64 = 64;
+    const SOUND_BYTES: u64 = 192_000;
+    let pixels = u64::from(clip.width) * u64::from(clip.height) * u64::from(clip.fps);
+    u64::from(clip.seconds) * (pixels / PIXELS_PER_BYTE + SOUND_BYTES) / (1 << 20) + 1
+}
+
 /// The file of a clip.
 ///
 /// # Errors
@@ -41,6 +49,7 @@ pub fn clip(store: &Store, clip: &Clip) -> Result<PathBuf> {
     let name = format!("clip.{EXTENSION}");
     let dir = store.get("clip", &arguments.join(" "), |part| {
         require(&[Program::FFMPEG])?;
+        free_space(part, space_mib(clip), &format!("making clip {}", clip.name))?;
         let step = store.steps().begin(&format!("clip {}", clip.name));
         Tool::new("ffmpeg", format!("make clip {}", clip.name))
             .args(&arguments)

@@ -69,7 +69,13 @@ pub fn kernel(layout: &Layout, store: &Store, kernel: &Kernel) -> Result<KernelI
     let dir = store.get("kernel", &recipe.join("\n"), |part| {
         require(&[Program::MKE2FS, Program::BUSYBOX, Program::DEPMOD, Program::XZ, Program::APT])?;
         free_space(part, SPACE_MIB, "unpacking a kernel")?;
-        let debs = Archive::open(layout)?.download(&kernel.listed(), store.steps())?;
+        let debs = Archive::open(layout)?.download(&kernel.listed(), store.steps()).with_context(|| {
+            let release = &kernel.release;
+            format!(
+                "kernel {release} was chosen earlier; if the archive has it no more, choose anew by `appease-lab build --update` \
+                 with the same --kernel"
+            )
+        })?;
         let step = store.steps().begin(&format!("kernel {}", kernel.release));
         let tree = part.join("tree");
         fs::create_dir(&tree).context("create the kernel's tree")?;

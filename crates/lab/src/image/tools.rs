@@ -9,7 +9,10 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::ext4::{self, Content};
-use crate::store::{Store, hash};
+use crate::{
+    host::free_space,
+    store::{Store, hash},
+};
 
 /// How many tools disks are kept: each build of a program makes a new one.
 const KEPT: usize = 12;
@@ -27,6 +30,8 @@ pub fn tools(store: &Store, files: &BTreeMap<String, PathBuf>) -> Result<PathBuf
         recipe.push_str(&format!("{name} {}\n", hash([bytes])));
     }
     let dir = store.get("tools", &recipe, |part| {
+        // The tree and the image hold each of them once.
+        free_space(part, 2 * content.image_mib(), "making the tools disk")?;
         let tree = part.join("tree");
         fs::create_dir(&tree).context("create the tools' tree")?;
         for (name, path) in files {
