@@ -72,7 +72,7 @@ pub struct MachineArgs {
     /// How the machine counts time [default: exact, for a shell parallel]
     #[arg(long, value_enum)]
     pub mode: Option<ModeName>,
-    /// CPUs of the machine: 1 in exact mode, 2 or more in parallel mode [default: 1 or 2]
+    /// CPUs of the machine: 1 in exact mode, 1 to 64 in parallel mode [default: 1 or 2]
     #[arg(long, value_name = "N")]
     pub cpus: Option<u32>,
 }

@@ -1,7 +1,10 @@
 //! The `appease-lab` command.
 #![forbid(unsafe_code)]
 
-use std::{io::Write, process::ExitCode};
+use std::{
+    io::{ErrorKind, Write},
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use appease_lab::{
@@ -48,14 +51,11 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<ExitCode> {
     let store = Store::new(&layout, interrupt, &steps);
     match cli.command {
         Command::Build(args) => build(&layout, &store, &args)?,
-        Command::List => list(&layout)?,
+        Command::List => print(&list(&layout)?)?,
         Command::Run(args) => return measure(&layout, &store, &args, interrupt),
         Command::Shell(args) => shell::shell(&layout, &store, &args)?,
         Command::Peers(args) => peers::build(&layout, &args.names, &steps)?,
-        Command::Demo(args) => {
-            let text = demo::run(&layout, &store, &args, interrupt)?;
-            std::io::stdout().write_all(text.as_bytes()).context("write the comparison")?;
-        }
+        Command::Demo(args) => print(&demo::run(&layout, &store, &args, interrupt)?)?,
         Command::Report(ReportArgs { files, out }) => report::write_html(&report::read(&files)?, &out)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -73,18 +73,25 @@ fn build(layout: &Layout, store: &Store, args: &BuildArgs) -> Result<()> {
     Ok(())
 }
 
-fn list(layout: &Layout) -> Result<()> {
-    let mut out = std::io::stdout().lock();
+fn list(layout: &Layout) -> Result<String> {
+    let mut text = String::new();
     for name in plan::scenario_names(&layout.scenarios()) {
         let scenario = plan::scenario(layout, &name)?;
         let loads: Vec<String> = scenario.loads.iter().map(ToString::to_string).collect();
-        writeln!(out, "{name:<15} {}\n{:<15} loads: {}", scenario.summary, "", loads.join(" "))?;
+        text += &format!("{name:<15} {}\n{:<15} loads: {}\n", scenario.summary, "", loads.join(" "));
     }
     let built = |name: &&str| layout.peer(name).is_file();
     let peers: Vec<&str> = scheduler::PEERS.iter().filter(|name| built(name)).copied().collect();
     let peers = if peers.is_empty() { "none yet (run `appease-lab peers`)".into() } else { peers.join(" ") };
-    writeln!(out, "schedulers: {}; peers built: {peers}", scheduler::OURS.join(" "))?;
-    Ok(())
+    Ok(text + &format!("schedulers: {}; peers built: {peers}\n", scheduler::OURS.join(" ")))
+}
+
+/// Prints; whoever reads may have had enough (`appease-lab list | head`).
+fn print(text: &str) -> Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("write to standard output"),
+        _ => Ok(()),
+    }
 }
 
 fn measure(layout: &Layout, store: &Store, args: &RunArgs, interrupt: &Interrupt) -> Result<ExitCode> {
@@ -98,7 +105,7 @@ fn measure(layout: &Layout, store: &Store, args: &RunArgs, interrupt: &Interrupt
         std::fs::write(path, format!("{document}\n")).with_context(|| format!("write {}", path.display()))?;
     }
     let shown = if args.json { format!("{document}\n") } else { table::text(&reports) };
-    std::io::stdout().write_all(shown.as_bytes()).context("write the results")?;
+    print(&shown)?;
     Ok(if reports.iter().any(any_failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

@@ -70,6 +70,7 @@ impl Plan {
         let tools = tools(layout, &args.under)?;
         require(&[Program::SETPRIV])?;
         free_space(&layout.lab(""), RUN_SPACE_MIB, "running machines")?;
+        free_space(&std::env::temp_dir(), RUN_SPACE_MIB, "running machines")?;
         if args.jobs == Some(0) {
             bail!("--jobs is 0: allowed is 1 or more");
         }
@@ -233,12 +234,12 @@ mod tests {
     use anyhow::Result;
     use appease_scenario::{Machine, Mode};
 
-    use super::{Plan, machine, scenario};
+    use super::{MOST_CPUS, Plan, machine, scenario};
     use crate::{
         cli::{Cli, Command, MachineArgs, ModeName},
         host::Layout,
     };
-    use clap::Parser;
+    use clap::{CommandFactory, Parser};
 
     fn project(dir: &Path) -> Result<Layout> {
         for sub in ["scenarios", "crates/lab", "target/release", "target/lab/peers/bin"] {
@@ -251,7 +252,7 @@ mod tests {
         for program in ["release/appease-guest", "release/appease", "lab/peers/bin/scx_lavd"] {
             fs::write(dir.join("target").join(program), program)?;
         }
-        Ok(Layout::at(dir))
+        Ok(Layout::with_target(dir, dir.join("target")))
     }
 
     fn plan(layout: &Layout, line: &str) -> Result<Plan> {
@@ -336,7 +337,12 @@ mod tests {
     fn machines() -> Result<()> {
         let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: None }, Mode::Exact)?;
         assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2 });
-        assert!(machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(0) }, Mode::Exact).is_err());
+        for (cpus, allowed) in [(0, false), (1, true), (MOST_CPUS, true), (MOST_CPUS + 1, false)] {
+            let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus) };
+            assert_eq!(machine(&args, Mode::Exact).is_ok(), allowed, "{cpus}");
+        }
+        let help = Cli::command().find_subcommand_mut("run").map(|run| run.render_long_help().to_string());
+        assert!(help.is_some_and(|help| help.contains(&format!("1 to {MOST_CPUS} in parallel mode"))));
         Ok(())
     }
 

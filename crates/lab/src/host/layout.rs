@@ -34,6 +34,12 @@ impl Layout {
     #[must_use]
     pub fn at(root: &Path) -> Self {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+        Self::with_target(root, target)
+    }
+
+    /// The project at `root`, built in `target` whatever the environment says.
+    #[must_use]
+    pub fn with_target(root: &Path, target: PathBuf) -> Self {
         Self { root: root.to_owned(), target }
     }
 

@@ -53,12 +53,12 @@ const fn known(name: &'static str, title: &'static str, better: Better) -> Known
     Known { name, title, better }
 }
 
-/// Metrics of the background load, which the interactive work is paid with, begin so.
-const COST_PREFIX: &str = "load_";
+/// What the interactive work is paid with. A line that an ssh user types may be called `load`, too.
+const COSTS: [&str; 4] = ["load_share_pct", "load_longest_gap_ms", "load_process_share_pct", "load_process_gap_ms"];
 
 /// Whether `metric` tells what the background load got.
 pub(crate) fn is_cost(metric: &str) -> bool {
-    metric.starts_with(COST_PREFIX)
+    COSTS.contains(&metric)
 }
 
 /// Sort key: the order of [`METRICS`], then by name.

@@ -29,7 +29,7 @@ fn sample() -> anyhow::Result<Report> {
         Ok(BTreeMap::from([
             ("key_to_screen_ms".to_owned(), summary(keys)?),
             ("video_dropped_pct".to_owned(), Metric::Scalar { value: dropped }),
-            ("load_gap_ms".to_owned(), summary(&[10.0, 20.0])?),
+            ("load_process_gap_ms".to_owned(), summary(&[10.0, 20.0])?),
         ]))
     };
     let mut ejected = run("scx_test", Load::Hogs(16), BTreeMap::new());
@@ -112,7 +112,8 @@ fn what_the_background_got_comes_last() -> anyhow::Result<()> {
     let page = page(&[sample()?])?;
     let place = |text: &str| page.find(text).ok_or_else(|| anyhow::anyhow!("{text} is missing"));
     assert!(place("Video frames dropped")? < place("What the background work got")?);
-    assert!(place("What the background work got")? < place("Load gap")?);
+    assert!(["load_ms", "load_unanswered"].iter().all(|line| !names::is_cost(line)), "what a user typed is no load");
+    assert!(place("What the background work got")? < place("Longest wait for CPU of each process of the load")?);
     Ok(())
 }
 
