@@ -70,7 +70,6 @@ struct dirty_command {
 };
 
 #define EV_KEY 1
-#define EV_ABS 3
 #define KEY_PRESSED 1
 #define MAX_RT_PRIO 100
 #define SCHED_IDLE 5
@@ -135,12 +134,12 @@ int BPF_PROG(on_input, struct input_dev *dev, unsigned int type, unsigned int co
 
 	if (!measuring_since() || dev->id.vendor != config.vendor || dev->id.product != config.product)
 		return 0;
-	if (!(type == EV_KEY && value == KEY_PRESSED) && type != EV_ABS)
+	if (type != EV_KEY || value != KEY_PRESSED)
 		return 0;
 	event = try_new_event();
 	if (!event)
 		return 0;
-	event->kind = type == EV_KEY ? METER_KEY : METER_POINTER;
+	event->kind = METER_KEY;
 	event->code = code;
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 0;
@@ -272,7 +271,6 @@ static s32 end_wait(struct meter_task *task, struct task_struct *p, u64 now)
 		t->load_longest_wait_ns = wait;
 	if (wait > t->longest_wait_ns) {
 		t->longest_wait_ns = wait;
-		t->longest_wait_pid = p->pid;
 		bpf_probe_read_kernel(t->longest_wait_comm, sizeof(t->longest_wait_comm), p->comm);
 	}
 	return change;

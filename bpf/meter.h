@@ -17,9 +17,8 @@ typedef int s32;
 
 enum meter_event_kind {
 	METER_KEY = 1,		/* press of a key of the typist's keyboard; code is the key */
-	METER_POINTER = 2,	/* the typist's pointer moves; code is the axis */
-	METER_UPDATE = 3,	/* a screen update; code is the number of clips, 0 for the whole screen */
-	METER_REQUEST = 4,	/* somebody asks a server of pages for one; code is the port */
+	METER_UPDATE = 2,	/* a screen update; code is the number of clips, 0 for the whole screen */
+	METER_REQUEST = 3,	/* somebody asks a server of pages for one; code is the port */
 };
 
 struct meter_clip {
@@ -67,7 +66,7 @@ struct meter_totals {
 	u64 lost_events;
 	u64 lost_tasks;
 	u32 is_idle;
-	u32 longest_wait_pid;
+	u32 pad;
 	u8 longest_wait_comm[16];
 };
 

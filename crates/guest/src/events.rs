@@ -40,8 +40,6 @@ impl Rect {
 pub enum Happening {
     /// The typist's keyboard reported a key press.
     Key(u32),
-    /// The typist's pointer moved.
-    Pointer,
     /// The screen changed in these rectangles; none means all of it.
     Update(Vec<Rect>),
     /// A page was asked for.
@@ -58,9 +56,8 @@ pub struct Record {
 }
 
 const KEY: u32 = 1;
-const POINTER: u32 = 2;
-const UPDATE: u32 = 3;
-const REQUEST: u32 = 4;
+const UPDATE: u32 = 2;
+const REQUEST: u32 = 3;
 const HEADER: usize = 16;
 const CLIP: usize = 8;
 
@@ -72,7 +69,6 @@ impl Record {
         let code = u32_at(bytes, 12)?;
         let what = match kind {
             KEY => Happening::Key(code),
-            POINTER => Happening::Pointer,
             REQUEST => Happening::Request,
             UPDATE => {
                 let clips = bytes.get(HEADER..HEADER + CLIP * code as usize)?;

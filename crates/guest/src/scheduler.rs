@@ -27,8 +27,6 @@ pub enum Kind {
     Eevdf,
     /// The kernel's own, each application in a cgroup.
     Scopes,
-    /// The kernel's own, each session in a group.
-    Autogroup,
     /// The kernel's own, everything that users run at nice -10.
     Nice,
     /// A sched_ext scheduler of somebody else's.
@@ -43,7 +41,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-autogroup`, `eevdf-nice`, `scx_NAME`, `appease[:POLICY][@BACKEND]`.
+    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-nice`, `scx_NAME`, `appease[:POLICY][@BACKEND]`.
     pub fn parse(name: &str) -> Result<Self> {
         let (base, backend) = match name.split_once('@') {
             Some((base, backend)) => (base, Some(backend.to_owned())),
@@ -52,7 +50,6 @@ impl Kind {
         match (base, base.split_once(':')) {
             ("eevdf", _) if backend.is_none() => Ok(Self::Eevdf),
             ("eevdf-scopes", _) if backend.is_none() => Ok(Self::Scopes),
-            ("eevdf-autogroup", _) if backend.is_none() => Ok(Self::Autogroup),
             ("eevdf-nice", _) if backend.is_none() => Ok(Self::Nice),
             ("appease", _) => Ok(Self::Appease { policy: None, backend }),
             (_, Some(("appease", policy))) => Ok(Self::Appease { policy: Some(policy.to_owned()), backend }),
@@ -60,7 +57,7 @@ impl Kind {
                 Ok(Self::Peer(peer.to_owned()))
             }
             _ => bail!(
-                "scheduler \"{name}\" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, eevdf-nice, scx_NAME or \
+                "scheduler \"{name}\" is not known: write eevdf, eevdf-scopes, eevdf-nice, scx_NAME or \
                  appease[:POLICY][@BACKEND]"
             ),
         }
@@ -77,7 +74,7 @@ impl Kind {
 
     fn command(&self) -> Option<Vec<String>> {
         match self {
-            Self::Eevdf | Self::Scopes | Self::Autogroup | Self::Nice => None,
+            Self::Eevdf | Self::Scopes | Self::Nice => None,
             Self::Peer(name) => Some(vec![format!("{TOOLS}/{name}")]),
             Self::Appease { policy, backend } => {
                 let mut argv = vec![format!("{TOOLS}/appease"), "run".into()];
@@ -93,9 +90,9 @@ impl Kind {
 
     fn uses_sched_ext(&self) -> bool {
         match self {
-            Self::Eevdf | Self::Scopes | Self::Autogroup | Self::Nice => false,
+            Self::Eevdf | Self::Scopes | Self::Nice => false,
             Self::Peer(_) => true,
-            Self::Appease { backend, .. } => !matches!(backend.as_deref(), Some("nice" | "none")),
+            Self::Appease { backend, .. } => backend.as_deref() != Some("none"),
         }
     }
 }
@@ -258,18 +255,18 @@ mod tests {
             ("eevdf-scopes", Kind::Scopes),
             ("scx_lavd", Kind::Peer("scx_lavd".into())),
             ("appease", ours(None, None)),
-            ("appease:rbpe@nice", ours(Some("rbpe"), Some("nice"))),
+            ("appease:rsio@none", ours(Some("rsio"), Some("none"))),
         ] {
             assert_eq!(Kind::parse(name).expect(name), kind);
         }
         assert_eq!(
-            ours(Some("huc"), Some("nice")).command().map(|argv| argv.join(" ")).as_deref(),
-            Some("/run/tools/appease run --policy huc --backend nice")
+            ours(Some("rsio"), Some("none")).command().map(|argv| argv.join(" ")).as_deref(),
+            Some("/run/tools/appease run --policy rsio --backend none")
         );
         let error = Kind::parse("eevfd").expect_err("unknown");
-        insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-autogroup, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);
+        insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);
         assert!(Kind::parse("scx_../sh").is_err());
-        assert!(Kind::parse("eevdf@nice").is_err());
+        assert!(Kind::parse("eevdf@none").is_err());
     }
 
     #[test]

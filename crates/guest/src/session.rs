@@ -134,7 +134,7 @@ impl<'a> Session<'a> {
     fn new(job: Job, host: &'a mut Host) -> Result<Self> {
         let kind = Kind::parse(&job.scheduler)?;
         set_realtime(rustix::process::getpid().as_raw_nonzero().get(), SESSION_PRIORITY)?;
-        system::tune(kind == Kind::Autogroup);
+        system::tune();
         let mut session = Self {
             scopes: kind.scopes()?,
             spinner: Some(Spinner::start(job.machine.mode)?),

@@ -67,9 +67,9 @@ pub fn mount_all() -> Result<()> {
 }
 
 /// Settings that keep measurements comparable.
-pub fn tune(autogroup: bool) {
-    // A kernel without autogroup has no such file, and nothing to switch.
-    let _ = fs::write("/proc/sys/kernel/sched_autogroup_enabled", if autogroup { "1" } else { "0" });
+pub fn tune() {
+    // A kernel without autogroup has no such file, and nothing to switch off.
+    let _ = fs::write("/proc/sys/kernel/sched_autogroup_enabled", "0");
     let _ = fs::write("/proc/sys/kernel/printk", "4");
 }
 

@@ -51,12 +51,6 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Where downloaded packages are kept.
-    #[must_use]
-    pub fn debs(&self) -> &Path {
-        &self.debs
-    }
-
     /// One `sources.list` line for a suite.
     #[must_use]
     pub fn source(&self, suite: &str) -> String {
