@@ -10,10 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     bindgen::Builder::default()
         .header("policy.h")
         .clang_arg("-I../../bpf/policy")
-        .allowlist_function(
-            "(unhappiness|progress|loan|budget)_.*|confidence_(within|interact|communicate|adjust|forget)",
-        )
-        .allowlist_var("(POLICY|PROGRESS|LOAN|CONFIDENCE)_.*")
+        .allowlist_file(".*/bpf/policy/.*")
         .derive_default(true)
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)

@@ -25,7 +25,7 @@ pub struct Summary {
     pub mean: f64,
     /// Standard deviation of the sample.
     pub sd: f64,
-    /// The samples themselves, in the order in which they were taken; left out where there are too many.
+    /// The samples themselves, in the order in which they were taken.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<f64>,
 }
