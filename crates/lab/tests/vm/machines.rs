@@ -61,7 +61,7 @@ type Made = Arc<OnceLock<Result<Run, String>>>;
 pub enum Form {
     /// The scenarios' short forms.
     Short,
-    /// The scenarios as they are, whose results are kept: with the same programs, a run is made once, whenever that was.
+    /// The scenarios as they are, whose results are kept: from the same files, a run is made once, whenever that was.
     Full,
 }
 
@@ -162,7 +162,7 @@ impl Machines {
             );
             return runs_of(&run_lab(&arguments)?);
         }
-        let path = kept(&arguments)?;
+        let path = kept(&file, &arguments)?;
         if let Ok(runs) = fs::read(&path).map_err(Into::into).and_then(|document| runs_of(&document))
             && all_good(&runs).is_ok()
         {
@@ -222,18 +222,33 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Where a run's document is kept: under the hash of the programs that made it.
-fn kept(arguments: &[&str]) -> anyhow::Result<PathBuf> {
-    let programs = Path::new(LAB).parent().context("appease-lab has no directory")?;
-    let mut hasher = DefaultHasher::new();
-    for program in ["appease", "appease-guest"] {
-        fs::read(programs.join(program)).with_context(|| format!("read {program}"))?.hash(&mut hasher);
-    }
+/// Where a run's document is kept: under the hash of all that it comes from.
+///
+/// The arguments name the scenario and the kernel: what they are is in files. The programs carry the rest, their texts for the
+/// kernel included.
+fn kept(scenario: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
+    let lab = Path::new(LAB);
+    let programs = lab.parent().context("appease-lab has no directory")?;
     let target = programs.parent().context("appease-lab has no target directory")?;
-    let dir = target.join("acceptance").join(format!("{:016x}", hasher.finish()));
+    let sources = [
+        lab.to_owned(),
+        programs.join("appease"),
+        programs.join("appease-guest"),
+        root().join(scenario),
+        target.join("lab/kernels.json"),
+    ];
+    let dir = target.join("acceptance").join(format!("{:016x}", hash_of(&sources)?));
     fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
     let name = arguments.join(" ").replace("scenarios/", "").replace(['/', ' ', ':', ',', '@'], "_").replace("--", "");
     Ok(dir.join(name + ".json"))
+}
+
+fn hash_of(files: &[PathBuf]) -> anyhow::Result<u64> {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        fs::read(file).with_context(|| format!("read {}", file.display()))?.hash(&mut hasher);
+    }
+    Ok(hasher.finish())
 }
 
 /// A distribution that the run must have.
