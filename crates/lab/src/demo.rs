@@ -140,6 +140,7 @@ fn table(text: &mut String, scenario: &str, one: &Run, other: &Run) -> std::fmt:
     let mut rows: Vec<Row> =
         vec![["".into(), names::scheduler(&one.scheduler), names::scheduler(&other.scheduler), "ratio".into()]];
     let mut metrics: Vec<&str> = one.metrics.keys().chain(other.metrics.keys()).map(String::as_str).collect();
+    metrics.retain(|name| !names::is_of_host(name));
     metrics.sort_by_key(|name| (names::is_cost(name), names::rank(name)));
     metrics.dedup();
     for name in metrics {

@@ -56,6 +56,11 @@ const fn known(name: &'static str, title: &'static str, better: Better) -> Known
 /// What the interactive work is paid with. A line that an ssh user types may be called `load`, too.
 const COSTS: [&str; 4] = ["load_share_pct", "load_longest_gap_ms", "load_process_share_pct", "load_process_gap_ms"];
 
+/// Whether `metric` tells of the host, whose figures say nothing of a scheduler.
+pub(crate) fn is_of_host(metric: &str) -> bool {
+    metric.ends_with("_host_s")
+}
+
 /// Whether `metric` tells what the background load got.
 pub(crate) fn is_cost(metric: &str) -> bool {
     COSTS.contains(&metric)

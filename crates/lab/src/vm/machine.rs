@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use appease_scenario::{Event, Job, Outcome, Run};
+use appease_scenario::{Event, Job, Metric, Outcome, Run};
 
 use super::{Console, Disk, Qemu, Spec, command, qmp::Qmp, tail, workspace};
 use crate::host::Interrupt;
@@ -23,6 +23,9 @@ const TICK: Duration = Duration::from_millis(100);
 const POWER_OFF: Duration = Duration::from_secs(30);
 /// How long what a machine told before its end may be on its way.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The guest's phase in which its X server takes clients, and the figure of how long that took.
+const XORG_READY: (&str, &str) = ("xorg-ready", "xorg_ready_host_s");
 
 /// Host times after which a machine is given up.
 #[derive(Debug, Clone, Copy)]
@@ -76,6 +79,7 @@ pub fn run(
         control,
         qmp: None,
         screenshot: screenshot.map(Path::to_owned),
+        xorg_ready: None,
         results: Vec::new(),
         notes: Vec::new(),
     };
@@ -91,10 +95,11 @@ pub fn run(
         parts.iter().filter(|part| !part.is_empty()).map(|part| format!("\n{part}")).collect::<String>()
     };
     let runs = runs_of(job, machine.results, &end, &spec.kernel.release).into_iter().map(|mut run| {
-        if matches!(run.outcome, Outcome::Stalled | Outcome::Failed) {
-            run.detail.push_str(&last_words());
+        if let Some(after) = machine.xorg_ready {
+            run.metrics.insert(XORG_READY.1.to_owned(), Metric::Scalar { value: after.as_secs_f64() });
         }
         if run.outcome != Outcome::Ok {
+            run.detail.push_str(&last_words());
             machine.notes.iter().for_each(|note| run.detail.push_str(&format!("\n{note}")));
         }
         run
@@ -166,6 +171,8 @@ struct Machine {
     control: UnixListener,
     qmp: Option<Qmp>,
     screenshot: Option<PathBuf>,
+    /// Host time from the start until then.
+    xorg_ready: Option<Duration>,
     results: Vec<Event>,
     notes: Vec<String>,
 }
@@ -206,6 +213,9 @@ impl Machine {
             match event {
                 Some(Event::Phase { name, .. }) => {
                     progress(Progress::Phase(name.clone()));
+                    if name == XORG_READY.0 {
+                        self.xorg_ready = Some(begun.elapsed());
+                    }
                     phase = Some(name);
                 }
                 Some(Event::Progress { fraction }) => progress(Progress::Fraction(fraction)),
