@@ -8,13 +8,14 @@ use anyhow::{Context, Result};
 const FUNCTIONS: u32 = 2;
 
 const MAKEFILE: &str = "\
+CC = gcc
 OBJECTS := $(patsubst %.c,%.o,$(sort $(wildcard unit_*.c)))
 
 program: $(OBJECTS)
-\tgcc -o $@ main.c $(OBJECTS)
+\t$(CC) -o $@ main.c $(OBJECTS)
 
 %.o: %.c tree.h
-\tgcc -O2 -c -o $@ $<
+\t$(CC) -O2 -c -o $@ $<
 
 clean:
 \trm -f program $(OBJECTS)
