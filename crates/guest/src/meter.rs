@@ -1,5 +1,7 @@
 //! From kernel timestamps to metrics: pure functions over what the BPF programs recorded.
 
+use std::collections::VecDeque;
+
 use appease_scenario::Summary;
 
 use crate::{
@@ -11,6 +13,8 @@ use crate::{
 const FRAME_COVER_PCT: i64 = 50;
 /// Half the size of the box around the pointer in which an update may be the pointer's own image.
 const SPRITE: i32 = 32;
+/// Width and height of a character in the terminals' font, pixels.
+const CELL: (i32, i32) = (6, 13);
 
 /// A window on the screen, and where in it the typist's pointer rests.
 #[derive(Debug, Clone, Copy)]
@@ -22,20 +26,35 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window at `rect`, its pointer near the lower right corner, where nothing is written.
+    /// The window at `rect`, its pointer near the lower right corner. Lines that are typed there must end before it: what
+    /// changes only in the box around the pointer counts as the pointer's image.
     pub fn new(rect: Rect) -> Self {
         Self { rect, pointer: (rect.x2 - 12, rect.y2 - 8) }
     }
 
     /// Whether an update changed something here other than the pointer's image.
     pub fn is_touched_by(&self, update: &[Rect]) -> bool {
+        update.is_empty() || self.changes(update).next().is_some()
+    }
+
+    /// What an update changed here other than the pointer's image.
+    fn changes(&self, update: &[Rect]) -> impl Iterator<Item = Rect> {
         let (x, y) = self.pointer;
         let sprite = Rect { x1: x - SPRITE, y1: y - SPRITE, x2: x + SPRITE, y2: y + SPRITE };
-        update.is_empty()
-            || update.iter().any(|clip| {
-                let inside = clip.overlap(self.rect);
-                inside.area() > 0 && !sprite.contains(inside)
-            })
+        let inside = update.iter().map(|clip| clip.overlap(self.rect));
+        inside.filter(move |inside| inside.area() > 0 && !sprite.contains(*inside))
+    }
+
+    /// How many characters an update shows at most; nothing where its form does not tell.
+    ///
+    /// A terminal draws each new character and the cursor after it. At the end of a line it draws the cursor's old and new
+    /// places. Whatever else reaches beyond one row is several lines, or scrolls.
+    fn characters_in(&self, update: &[Rect]) -> Option<usize> {
+        let changes: Vec<Rect> = self.changes(update).collect();
+        let cells = changes.iter().map(|change| change.area()).sum::<i64>() / (i64::from(CELL.0) * i64::from(CELL.1));
+        let (top, bottom) = (changes.iter().map(|c| c.y1).min()?, changes.iter().map(|c| c.y2).max()?);
+        let tells = cells <= 2 || bottom - top <= CELL.1;
+        tells.then(|| usize::try_from(cells - 1).unwrap_or(0).max(1))
     }
 
     fn is_covered_by(&self, update: &[Rect]) -> bool {
@@ -64,28 +83,37 @@ pub struct Answers {
     pub unanswered: usize,
 }
 
-/// Which update of a stroke's own is its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Answer {
-    /// An echo.
-    First,
-    /// The end of a command's output.
-    Last,
+/// Time from each key, in order, to the update that shows its character.
+///
+/// Characters are shown in the order in which they were typed, so an update answers the keys that wait longest, as many as
+/// it shows. That an update comes after a key does not make it that key's: with every character 160 ms late and a key each
+/// 150 ms, each comes 10 ms after the next key. A key's wait therefore does not end with the next press.
+pub fn echoes(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
+    let mut found = Answers::default();
+    let mut typed = waits.iter().map(|wait| wait.from_ns).peekable();
+    let mut waiting = VecDeque::new();
+    for record in records {
+        let Happening::Update(clips) = &record.what else { continue };
+        if !window.is_touched_by(clips) {
+            continue;
+        }
+        waiting.extend(std::iter::from_fn(|| typed.next_if(|&from_ns| from_ns < record.at_ns)));
+        let shown = window.characters_in(clips).map_or(waiting.len(), |shown| shown.min(waiting.len()));
+        found.ms.extend(waiting.drain(..shown).map(|from_ns| to_ms(record.at_ns - from_ns)));
+    }
+    found.unanswered = waiting.len() + typed.count();
+    found
 }
 
-/// Time from each stroke to its answer.
-pub fn answers(records: &[Record], window: &Window, waits: &[Wait], which: Answer) -> Answers {
+/// Time from each stroke to the end of its output: the last update of its own.
+pub fn outputs(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
     let mut found = Answers::default();
     for wait in waits {
-        let mut own = records.iter().filter(|record| {
+        let own = records.iter().rfind(|record| {
             let Happening::Update(clips) = &record.what else { return false };
             wait.from_ns < record.at_ns && record.at_ns < wait.until_ns && window.is_touched_by(clips)
         });
-        let answer = match which {
-            Answer::First => own.next(),
-            Answer::Last => own.next_back().filter(|last| wait.done_ns.is_none_or(|done_ns| last.at_ns > done_ns)),
-        };
-        match answer {
+        match own.filter(|last| wait.done_ns.is_none_or(|done_ns| last.at_ns > done_ns)) {
             Some(update) => found.ms.push(to_ms(update.at_ns - wait.from_ns)),
             None => found.unanswered += 1,
         }
@@ -201,30 +229,65 @@ mod tests {
         Rect { x1: x, y1: y, x2: x + 6, y2: y + 13 }
     }
 
+    fn typed(at_ms: &[u64]) -> Vec<Wait> {
+        at_ms.iter().map(|at| Wait { from_ns: at * MS, until_ns: u64::MAX, done_ns: None }).collect()
+    }
+
+    /// The update after `characters` more of a row, of which so many were there before: with the cursor's cell.
+    fn row(at_ms: u64, before: i32, characters: i32) -> Record {
+        let x = 110 + before * CELL.0;
+        update(at_ms, &[Rect { x1: x, y1: 110, x2: x + (characters + 1) * CELL.0, y2: 110 + CELL.1 }])
+    }
+
     #[test]
     fn an_echo_is_the_first_update_inside_the_window() {
-        let records = [
-            update(9, &[cell(110, 110)]),
-            update(11, &[cell(600, 110)]),
-            update(12, &[cell(116, 110)]),
-            update(15, &[cell(122, 110)]),
-            update(30, &[cell(128, 110)]),
-        ];
-        let wait = |from: u64, until: u64, done: Option<u64>| Wait {
-            from_ns: from * MS,
-            until_ns: until * MS,
-            done_ns: done.map(|at| at * MS),
-        };
-        let waits = [wait(10, 20, None), wait(20, 30, None)];
+        let records =
+            [row(9, 0, 1), update(11, &[cell(600, 110)]), row(12, 1, 1), row(15, 2, 1), row(22, 3, 1), row(30, 4, 1)];
+        let echo = echoes(&records, &Window::new(XTERM), &typed(&[10, 20, 40]));
+        assert_eq!(echo, Answers { ms: vec![2.0, 2.0], unanswered: 1 });
+    }
+
+    #[test]
+    fn a_steady_lag_longer_than_the_time_between_keys_stays_what_it_is() {
+        let keys: Vec<u64> = (0..20).map(|n| 1000 + n * 150).collect();
+        let records: Vec<Record> = (0..20).map(|n| row(1160 + n * 150, i32::try_from(n).unwrap_or(0), 1)).collect();
+        let echo = echoes(&records, &Window::new(XTERM), &typed(&keys));
+        assert_eq!(echo, Answers { ms: vec![160.0; 20], unanswered: 0 });
+    }
+
+    #[test]
+    fn several_characters_shown_at_once_answer_several_keys_and_delay_none_after_them() {
+        let records = [row(310, 0, 3), row(451, 3, 1)];
+        let echo = echoes(&records, &Window::new(XTERM), &typed(&[1, 151, 301, 450]));
+        assert_eq!(echo, Answers { ms: vec![309.0, 159.0, 9.0, 1.0], unanswered: 0 });
+    }
+
+    #[test]
+    fn the_end_of_a_line_is_one_key_and_scrolling_shows_all_that_was_typed() {
         let window = Window::new(XTERM);
-        let echo = answers(&records, &window, &waits, Answer::First);
-        assert_eq!(echo, Answers { ms: vec![2.0], unanswered: 1 });
-        let command = answers(&records, &window, &waits, Answer::Last);
-        assert_eq!(command, Answers { ms: vec![5.0], unanswered: 1 });
-        let shown = answers(&records, &window, &[wait(10, 20, Some(14))], Answer::Last);
-        assert_eq!(shown, Answers { ms: vec![5.0], unanswered: 0 });
-        let not_shown = answers(&records, &window, &[wait(10, 20, Some(16))], Answer::Last);
-        assert_eq!(not_shown, Answers { ms: vec![], unanswered: 1 }, "only an echo was shown");
+        let end = |at_ms| update(at_ms, &[cell(188, 110), cell(110, 123)]);
+        let echo = echoes(&[end(160), row(310, 0, 1)], &window, &typed(&[0, 150]));
+        assert_eq!(echo, Answers { ms: vec![160.0, 160.0], unanswered: 0 });
+        let echo = echoes(&[update(310, &[XTERM]), row(451, 0, 1)], &window, &typed(&[1, 151, 301, 450]));
+        assert_eq!(echo, Answers { ms: vec![309.0, 159.0, 9.0, 1.0], unanswered: 0 });
+        let echo = echoes(&[update(310, &[])], &window, &typed(&[1, 151]));
+        assert_eq!(echo, Answers { ms: vec![309.0, 159.0], unanswered: 0 });
+    }
+
+    #[test]
+    fn the_end_of_output_is_the_last_update_of_a_strokes_own() {
+        let records = [update(12, &[cell(116, 110)]), update(15, &[cell(122, 110)]), update(30, &[cell(128, 110)])];
+        let window = Window::new(XTERM);
+        let output = |from: u64, until: u64, done: Option<u64>| {
+            let wait = Wait { from_ns: from * MS, until_ns: until * MS, done_ns: done.map(|at| at * MS) };
+            outputs(&records, &window, &[wait])
+        };
+        let shown = Answers { ms: vec![5.0], unanswered: 0 };
+        let not_shown = Answers { ms: vec![], unanswered: 1 };
+        assert_eq!(output(10, 20, None), shown);
+        assert_eq!(output(20, 30, None), not_shown);
+        assert_eq!(output(10, 20, Some(14)), shown);
+        assert_eq!(output(10, 20, Some(16)), not_shown, "only an echo was shown");
     }
 
     #[test]
@@ -276,7 +339,7 @@ mod tests {
             request(700),
             update(720, &[cell(110, 110)]),
         ];
-        let shown = answers(&records, &Window::new(XTERM), &reloads(&records), Answer::Last);
+        let shown = outputs(&records, &Window::new(XTERM), &reloads(&records));
         assert_eq!(shown, Answers { ms: vec![80.0, 30.0], unanswered: 0 });
     }
 

@@ -466,6 +466,11 @@ impl Scenario {
                     return Err(format!("meter {:?}: \"{}\" types no line \"{line}\"", meter.kind, meter.app));
                 }
             }
+            let in_one_press = |t: &Typist| t.strokes.iter().all(|stroke| stroke.chars().count() == 1);
+            let mut typists = self.typists.iter().filter(|typist| typist.into == app.id);
+            if meter.kind == MeterKind::KeyToScreen && !typists.all(in_one_press) {
+                return Err(format!("meter KeyToScreen of \"{}\": each stroke there must be one key", meter.app));
+            }
             if !fits {
                 return Err(format!("meter {:?} cannot observe \"{}\"", meter.kind, meter.app));
             }

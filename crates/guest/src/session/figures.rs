@@ -7,8 +7,8 @@ use super::{Metrics, Session};
 use crate::{
     clock::to_ms,
     ending::stalled,
-    events::Happening,
-    meter::{self, Answer, Window},
+    events::{Happening, Record},
+    meter::{self, Answers, Wait, Window},
     probe::{Sched, Seen},
     scheduler::{Scheduler, lane_time},
     typist,
@@ -72,11 +72,9 @@ impl Session<'_> {
         for meter in &self.job.scenario.meters {
             let Some(window) = self.windows.get(&meter.app) else { continue };
             let found = match meter.kind {
-                MeterKind::KeyToScreen => {
-                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::First, end_ns, metrics)
-                }
-                MeterKind::Command => {
-                    self.add_answers(seen, log, &presses, &meter.app, window, Answer::Last, end_ns, metrics)
+                MeterKind::KeyToScreen | MeterKind::Command => {
+                    let waits = self.waits(&meter.app, log, &presses, end_ns);
+                    add_answers(seen, meter, window, &waits, metrics)
                 }
                 MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
                 MeterKind::Reload => add_reloads(seen, &meter.app, window, metrics),
@@ -86,44 +84,14 @@ impl Session<'_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn add_answers(
-        &self,
-        seen: &Seen,
-        log: Option<&typist::Log>,
-        presses: &[u64],
-        app: &str,
-        window: &Window,
-        which: Answer,
-        end_ns: u64,
-        metrics: &mut Metrics,
-    ) -> Result<()> {
-        let name = if which == Answer::First { "key_to_screen_ms" } else { "command_ms" };
+    /// The strokes into one application, in the order in which they were typed.
+    fn waits(&self, app: &str, log: Option<&typist::Log>, presses: &[u64], end_ns: u64) -> Vec<Wait> {
         let typists = self.job.scenario.typists.iter().enumerate().filter(|(_, spec)| spec.into == app);
-        let waits: Vec<_> = typists
+        let mut waits: Vec<_> = typists
             .flat_map(|(index, _)| log.map(|log| log.waits(index, presses, end_ns)).unwrap_or_default())
             .collect();
-        let found = meter::answers(&seen.records, window, &waits, which);
-        if found.unanswered > 0 {
-            #[allow(clippy::cast_precision_loss)]
-            scalar(metrics, &format!("{}_unanswered", name.trim_end_matches("_ms")), found.unanswered as f64);
-        }
-        let Some(summary) = Summary::of(&found.ms) else {
-            let updates: Vec<_> =
-                seen.records.iter().filter(|record| matches!(record.what, Happening::Update(_))).collect();
-            eprintln!(
-                "{app} is at {:?}; first of {} updates: {:?}",
-                window.rect,
-                updates.len(),
-                updates.iter().take(5).collect::<Vec<_>>()
-            );
-            return Err(stalled(format!(
-                "{name}: no screen update of \"{app}\" answered any of {} strokes",
-                waits.len()
-            )));
-        };
-        metrics.insert(name.to_owned(), Metric::Distribution(summary));
-        Ok(())
+        waits.sort_by_key(|wait| wait.from_ns);
+        waits
     }
 
     fn add_video(
@@ -162,9 +130,34 @@ impl Session<'_> {
     }
 }
 
+fn add_answers(seen: &Seen, meter: &Meter, window: &Window, waits: &[Wait], metrics: &mut Metrics) -> Result<()> {
+    type Matching = fn(&[Record], &Window, &[Wait]) -> Answers;
+    let (name, matching): (_, Matching) = match meter.kind {
+        MeterKind::KeyToScreen => ("key_to_screen", meter::echoes),
+        _ => ("command", meter::outputs),
+    };
+    let found = matching(&seen.records, window, waits);
+    if found.unanswered > 0 {
+        #[allow(clippy::cast_precision_loss)]
+        scalar(metrics, &format!("{name}_unanswered"), found.unanswered as f64);
+    }
+    let app = &meter.app;
+    let Some(summary) = Summary::of(&found.ms) else {
+        let updates: Vec<_> =
+            seen.records.iter().filter(|record| matches!(record.what, Happening::Update(_))).take(5).collect();
+        eprintln!("{app} is at {:?}; first updates: {updates:?}", window.rect);
+        return Err(stalled(format!(
+            "{name}_ms: no screen update of \"{app}\" answered any of {} strokes",
+            waits.len()
+        )));
+    };
+    metrics.insert(format!("{name}_ms"), Metric::Distribution(summary));
+    Ok(())
+}
+
 fn add_reloads(seen: &Seen, app: &str, window: &Window, metrics: &mut Metrics) -> Result<()> {
     let waits = meter::reloads(&seen.records);
-    let found = meter::answers(&seen.records, window, &waits, Answer::Last);
+    let found = meter::outputs(&seen.records, window, &waits);
     if found.unanswered > 0 {
         return Err(stalled(format!("\"{app}\" showed nothing of {} of {} pages", found.unanswered, waits.len())));
     }
@@ -175,6 +168,10 @@ fn add_reloads(seen: &Seen, app: &str, window: &Window, metrics: &mut Metrics) -
     Ok(())
 }
 
+/// How processes fared. Of a load: its share of the CPU, and the longest time that any process of it waited.
+///
+/// Of hogs, each one's share and longest wait as well, for each lives as long as the measurement. The processes of a build live a tenth of
+/// a second or so: one's share says how much there was to compile, and the longest wait of any is the figure that holds for all.
 pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut Metrics) {
     let share = |ns: u64| 100.0 * to_ms(ns) / to_ms(length_ns.max(1)) / f64::from(job.machine.cpus);
     eprintln!("longest wait: {:.3} ms by {}", to_ms(sched.longest_wait_ns), sched.longest_wait_by);

@@ -20,6 +20,8 @@ const COMMAND_EEVDF_RATIO: f64 = 3.0;
 const SPEEDUP: f64 = 3.0;
 /// Hogs for each CPU there.
 const HOGS_PER_CPU: u32 = 4;
+/// From a machine's start to a ready X server, seconds of host time in exact mode.
+const XORG_READY_S: f64 = 25.0;
 /// Least share of the time in which no CPU is idle while a task waits for one, per cent.
 const WORK_CONSERVING_PCT: f64 = 99.0;
 /// The same on a host that may stop a virtual CPU in the middle of a wake-up.
@@ -141,6 +143,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             let fast = move |machines: &Machines, kernel: &str| command_on_cpus(machines, kernel, cpus);
             checks.push(Check::on(kernel, &format!("command_is_fast_on_{cpus}_cpus"), fast).in_host_time());
         }
+        checks.push(Check::on(kernel, "screen_is_there_soon", screen_ready).in_host_time());
         for load in of(&["hogs:16"], &["hogs:64"]) {
             checks.push(Check::at(kernel, load, "video_loses_no_frame", video));
         }
@@ -193,6 +196,17 @@ fn enough(what: &str, summary: &Summary, least: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A key or a command without an answer is none of the samples, however long it waits.
+fn all_answered(run: &Run) -> anyhow::Result<()> {
+    for unanswered in
+        ["key_to_screen_unanswered", "command_unanswered"].into_iter().filter(|name| run.metrics.contains_key(*name))
+    {
+        let number = value(run, unanswered)?;
+        ensure!(number == 0.0, "{unanswered} is {number} at {}, {}; none may be", run.load, run.kernel);
+    }
+    Ok(())
+}
+
 /// A scenario under appease at a load, and without any.
 fn loaded_and_alone(
     machines: &Machines,
@@ -209,8 +223,9 @@ fn spreads<'a>([one, other]: [&'a Run; 2], metric: &str) -> anyhow::Result<[&'a 
 }
 
 fn typing(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let [loaded, alone] = loaded_and_alone(machines, "typing", kernel, load)?;
-    let [loaded, alone] = spreads([&loaded, &alone], "key_to_screen_ms")?;
+    let runs = loaded_and_alone(machines, "typing", kernel, load)?;
+    runs.iter().try_for_each(all_answered)?;
+    let [loaded, alone] = spreads(runs.each_ref(), "key_to_screen_ms")?;
     enough("keys", loaded, 10)?;
     within(&format!("p50 of keys at {load}, {kernel}"), loaded.p50, alone.p50, TYPING_P50_RATIO)?;
     within(&format!("p90 of keys at {load}, {kernel}"), loaded.p90, alone.p90, TYPING_P90_RATIO)?;
@@ -227,9 +242,19 @@ fn typing_alone(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     within(&what, ours.p50, eevdf.p50, TYPING_UNLOADED_TO_EEVDF_RATIO)
 }
 
+/// In host time: what else the host does meanwhile counts.
+fn screen_ready(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("typing", "appease", "none").on(kernel)])?;
+    let after = value(&run, "xorg_ready_host_s")?;
+    println!("the X server was ready {after:.1} s after the start, {kernel}; allowed are {XORG_READY_S} s");
+    ensure!(after <= XORG_READY_S, "the X server was ready after {after:.1} s; allowed are {XORG_READY_S} s");
+    Ok(())
+}
+
 fn command(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let [loaded, alone] = loaded_and_alone(machines, "command", kernel, load)?;
-    let [loaded, alone] = spreads([&loaded, &alone], "command_ms")?;
+    let runs = loaded_and_alone(machines, "command", kernel, load)?;
+    runs.iter().try_for_each(all_answered)?;
+    let [loaded, alone] = spreads(runs.each_ref(), "command_ms")?;
     enough("commands", loaded, 3)?;
     within(&format!("p50 of commands at {load}, {kernel}"), loaded.p50, alone.p50, COMMAND_RATIO)?;
     within(&format!("p90 of commands at {load}, {kernel}"), loaded.p90, alone.p90, COMMAND_RATIO)
@@ -295,6 +320,7 @@ fn video(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 
 fn together(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
     let runs = loaded_and_alone(machines, "together", kernel, load)?;
+    runs.iter().try_for_each(all_answered)?;
     no_frame_lost(&runs[0])?;
     let [loaded, alone] = spreads(runs.each_ref(), "key_to_screen_ms")?;
     within(&format!("p90 of keys together at {load}, {kernel}"), loaded.p90, alone.p90, TOGETHER_RATIO)?;
@@ -306,6 +332,7 @@ fn together(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Re
 /// Ten minutes in which everybody wants the CPU: the kernel does not eject the scheduler, and nobody is forgotten.
 fn long_run(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let [run] = machines.good_runs([Spec::new("together", "appease", "hogs:64").on(kernel).lasting(LONG_RUN_S)])?;
+    all_answered(&run)?;
     let (share, wait) = (value(&run, "load_share_pct")?, value(&run, "longest_wait_ms")?);
     println!("{LONG_RUN_S} s, {kernel}: hogs had {share:.1} % of the CPU, the longest wait was {wait:.0} ms");
     ensure!(share >= HOGS_SHARE_PCT, "the hogs had {share:.1} % of the CPU; at least {HOGS_SHARE_PCT} % are wanted");
