@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
 
 use crate::{
@@ -157,14 +157,19 @@ impl Program {
         if let Ok(Some(_)) = self.ended() {
             return true;
         }
-        let _ = rustix::process::kill_process(Pid::from_child(&self.child), rustix::process::Signal::TERM);
+        let _ = self.signal(Signal::TERM);
         matches!(self.wait_until(clock::now_ns() + seconds * clock::SECOND), Ok(Some(_)))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(Pid::from_child(&self.child), signal).with_context(|| format!("send {} a signal", self.name))
     }
 
     /// Ends its whole process group, and waits until nothing of it is left.
     pub fn kill(&mut self) {
         let group = Pid::from_child(&self.child);
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
         let _ = self.child.wait();
         let deadline = Deadline::after_s(KILL_LIMIT_S);
         while rustix::process::test_kill_process_group(group).is_ok() && !deadline.has_passed() {

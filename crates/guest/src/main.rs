@@ -7,6 +7,7 @@
 
 mod app;
 mod check;
+mod classes;
 mod clock;
 mod ending;
 mod events;
@@ -41,7 +42,10 @@ usage: appease-guest init                                  first process of a la
        appease-guest site DIR ORIGIN                       generate a web page that asks ORIGIN for its parts
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-served [PART]                   the same behind programs that people use
-       appease-guest check-programs                        check what the kernel's verifier had to do for ours";
+       appease-guest check-programs                        check what the kernel's verifier had to do for ours
+       appease-guest check-classes                         check shares by nice value and policy, and realtime classes
+       appease-guest check-cpus                            check affinity, and a CPU that goes and comes
+       appease-guest check-leaving                         check what our scheduler leaves behind";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,6 +61,10 @@ fn main() -> ExitCode {
         ["check-served"] => sense::check_served(""),
         ["check-served", part] => sense::check_served(part),
         ["check-programs"] => verified::check(),
+        ["check-classes"] => classes::check(),
+        ["check-cpus"] => classes::check_cpus(),
+        ["check-leaving"] => classes::check_leaving(),
+        ["nap", busy_ms, sleep_ms] => classes::nap(busy_ms, sleep_ms),
         ["sense-actor", dir, name] => sense::act(dir, name),
         _ => {
             eprintln!("{USAGE}");

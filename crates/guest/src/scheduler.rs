@@ -1,8 +1,13 @@
 //! Schedulers by name: started before the load, checked after the measurement.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, ExitStatus},
+};
 
 use anyhow::{Context, Result, bail};
+use rustix::process::Signal;
 
 use crate::{
     app::{Launch, Program},
@@ -107,8 +112,8 @@ pub struct Scheduler {
 impl Scheduler {
     /// Starts it and waits until it is in charge.
     pub fn start(kind: Kind) -> Result<Self> {
-        if !["", "disabled"].contains(&read(STATE).as_str()) {
-            bail!("another sched_ext scheduler is still in charge ({STATE} is {})", read(STATE));
+        if !["", "disabled"].contains(&state().as_str()) {
+            bail!("another sched_ext scheduler is still in charge ({STATE} is {})", state());
         }
         let mut scheduler = Self { daemon: None, sequence: String::new(), kind };
         let Some(argv) = scheduler.kind.command() else { return Ok(scheduler) };
@@ -130,7 +135,7 @@ impl Scheduler {
             }
             clock::sleep_ms(100);
         }
-        scheduler.sequence = read(SEQUENCE);
+        scheduler.sequence = sequence();
         scheduler.daemon = Some(daemon);
         Ok(scheduler)
     }
@@ -143,14 +148,30 @@ impl Scheduler {
         }
         daemon.kill();
         let deadline = Deadline::after_s(STOP_LIMIT_S);
-        while self.kind.uses_sched_ext() && read(STATE) != "disabled" && !deadline.has_passed() {
+        while self.kind.uses_sched_ext() && state() != "disabled" && !deadline.has_passed() {
             clock::sleep_ms(50);
         }
     }
 
+    /// Sends its daemon a signal; after how many ms the kernel schedules by itself, and how the daemon ended.
+    pub fn end_by(mut self, signal: Signal) -> Result<(f64, ExitStatus)> {
+        let mut daemon = self.daemon.take().context("the kernel's own scheduler has no daemon")?;
+        let begin_ns = clock::now_ns();
+        daemon.signal(signal)?;
+        let deadline = Deadline::after_s(STOP_LIMIT_S);
+        while state() != "disabled" && !deadline.has_passed() {
+            clock::sleep_ms(1);
+        }
+        let gone_ms = clock::to_ms(clock::now_ns() - begin_ns);
+        let Some((status, _)) = daemon.wait_until(clock::now_ns() + STOP_LIMIT_S * clock::SECOND)? else {
+            bail!(daemon.complaint(&format!("did not end within {STOP_LIMIT_S} s")));
+        };
+        Ok((gone_ms, status))
+    }
+
     fn is_ready(&self) -> bool {
         if self.kind.uses_sched_ext() {
-            return read(STATE) == "enabled";
+            return state() == "enabled";
         }
         self.status().is_ok()
     }
@@ -160,7 +181,7 @@ impl Scheduler {
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let ended = daemon.ended()?;
         let uses_sched_ext = self.kind.uses_sched_ext();
-        let in_charge = !uses_sched_ext || (read(STATE) == "enabled" && read(SEQUENCE) == self.sequence);
+        let in_charge = !uses_sched_ext || (state() == "enabled" && sequence() == self.sequence);
         if ended.is_none() && in_charge {
             return Ok(());
         }
@@ -216,6 +237,16 @@ pub fn status() -> Result<serde_json::Value> {
         bail!("appease status --json: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
     serde_json::from_slice(&out.stdout).context("output of appease status --json")
+}
+
+/// `enabled`, `disabled` or something between the two; empty on a kernel without sched_ext.
+pub fn state() -> String {
+    read(STATE)
+}
+
+/// Number of schedulers that were attached since boot.
+pub fn sequence() -> String {
+    read(SEQUENCE)
 }
 
 fn read(path: &str) -> String {

@@ -383,7 +383,7 @@ fn joined<T>(actor: JoinHandle<Result<T>>) -> Result<T> {
 }
 
 /// SCHED_FIFO for one thread; what it starts is normal again.
-fn set_realtime(tid: i32, priority: u32) -> Result<()> {
+pub fn set_realtime(tid: i32, priority: u32) -> Result<()> {
     let out = Command::new("chrt")
         .args(["--reset-on-fork", "--fifo", "--pid", &priority.to_string(), &tid.to_string()])
         .output()

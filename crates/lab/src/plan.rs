@@ -206,6 +206,11 @@ fn tools(layout: &Layout, schedulers: &[Scheduler]) -> Result<BTreeMap<String, P
         bail!("the guest's program is not built ({} is not there): run `make build`", guest.display());
     }
     let mut tools = BTreeMap::from([("appease-guest".to_owned(), guest)]);
+    // Ours is there under others, too: a scenario may start it itself.
+    let ours = layout.program("appease");
+    if ours.is_file() {
+        tools.insert("appease".to_owned(), ours);
+    }
     for scheduler in schedulers {
         tools.extend(scheduler.program(layout)?);
     }

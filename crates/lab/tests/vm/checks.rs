@@ -159,6 +159,9 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
     for kernel in thorough {
         checks.push(Check::on(kernel, "programs_are_served", programs));
         checks.push(Check::on(kernel, "kernel_threads_with_time_wait_for_a_pause", background));
+        checks.push(Check::on(kernel, "nice_values_and_policies_keep_their_meaning", classes));
+        checks.push(Check::on(kernel, "affinity_is_kept_and_cpus_may_go_and_come", cpus));
+        checks.push(Check::on(kernel, "kernel_schedules_as_before_without_us", leaving));
         let ratio = if full { OVERHEAD_RATIO } else { OVERHEAD_ONCE_RATIO };
         let costs_little = move |machines: &Machines, kernel: &str| overhead(machines, kernel, ratio);
         checks.push(Check::on(kernel, "watching_costs_little", costs_little));
@@ -438,9 +441,28 @@ fn background(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("background", "appease", "hogs:16").on(kernel)).map(drop)
 }
 
+/// Nice values, `SCHED_IDLE`, `SCHED_BATCH`, realtime and deadline tasks.
+fn classes(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("classes", "appease", "none").on(kernel)).map(drop)
+}
+
+fn cpus(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs_in_one_boot("cpus", ["appease"], "none", kernel, 2)?;
+    none_failed(run).map(drop)
+}
+
+/// The daemon ends, and is killed.
+fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("leaving", "eevdf", "none").on(kernel)).map(drop)
+}
+
 /// A scenario of checks, of which none may fail.
 fn checked(machines: &Machines, spec: Spec) -> anyhow::Result<Run> {
     let [run] = machines.good_runs([spec])?;
+    none_failed(run)
+}
+
+fn none_failed(run: Run) -> anyhow::Result<Run> {
     let (made, failed) = (value(&run, "checks")?, value(&run, "checks_failed")?);
     ensure!(made > 0.0, "no check was made");
     ensure!(failed == 0.0, "{failed} of {made} checks failed: {}", run.detail);

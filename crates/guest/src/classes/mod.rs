@@ -1,0 +1,104 @@
+//! Checks of what the kernel promises about scheduling, and a scheduler of ours must keep: nice values, policies,
+//! realtime classes, affinity, CPUs that go and come, and the kernel's own scheduler when ours has gone.
+//!
+//! The checking process is realtime itself: it looks on time, whatever runs.
+
+mod cpus;
+mod fair;
+mod leaving;
+mod realtime;
+mod task;
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{clock, session::set_realtime};
+
+/// Realtime priority of the checking process.
+const PRIORITY: u32 = 15;
+
+/// `check-classes`: shares by nice value and policy, and realtime classes. Meant for one CPU.
+pub fn check() -> Result<()> {
+    carry_out(|verdicts| {
+        fair::check(verdicts)?;
+        realtime::check(verdicts)
+    })
+}
+
+/// `check-cpus`: affinity, and a CPU that goes and comes. Needs two CPUs.
+pub fn check_cpus() -> Result<()> {
+    carry_out(cpus::check)
+}
+
+/// `check-leaving`: what our scheduler leaves behind when it ends, or is killed. Starts it itself.
+pub fn check_leaving() -> Result<()> {
+    carry_out(leaving::check)
+}
+
+/// `nap BUSY_MS SLEEP_MS`: burns CPU time and sleeps, by turns, for ever.
+pub fn nap(busy_ms: &str, sleep_ms: &str) -> Result<()> {
+    let (busy, sleep) = (Duration::from_millis(busy_ms.parse()?), Duration::from_millis(sleep_ms.parse()?));
+    let ran = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
+    loop {
+        let end = ran()? + busy;
+        while ran()? < end {}
+        std::thread::sleep(sleep);
+    }
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Verdicts {
+    failed: u32,
+}
+
+impl Verdicts {
+    /// Prints whether something holds.
+    fn tell(&mut self, name: &str, holds: Result<()>) {
+        match holds {
+            Ok(()) => println!("ok {name}"),
+            Err(error) => {
+                self.failed += 1;
+                println!("not ok {name}: {error:#}");
+            }
+        }
+    }
+
+    /// Prints a figure and whether it is within limits.
+    fn within(&mut self, name: &str, figure: f64, least: f64, most: f64) {
+        println!("figure {name} {figure:.3}");
+        let holds = if (least..=most).contains(&figure) {
+            Ok(())
+        } else {
+            Err(anyhow!("{figure:.3}; allowed is {least:.3} to {most:.3}"))
+        };
+        self.tell(name, holds);
+    }
+}
+
+fn carry_out(checks: impl FnOnce(&mut Verdicts) -> Result<()>) -> Result<()> {
+    set_realtime(rustix::process::getpid().as_raw_nonzero().get(), PRIORITY)?;
+    let mut verdicts = Verdicts::default();
+    // What keeps the rest from being checked is a failed check, too.
+    if let Err(error) = checks(&mut verdicts) {
+        verdicts.tell("checks are made", Err(error));
+    }
+    if verdicts.failed > 0 {
+        bail!("{} verdicts are bad", verdicts.failed);
+    }
+    Ok(())
+}
+
+/// CPU time that each had in the next `ms` milliseconds, per cent of a CPU.
+fn shares<const N: usize>(tasks: [&task::Task; N], ms: u64) -> Result<[f64; N]> {
+    let (begin_ns, before) = (clock::now_ns(), tasks.map(task::Task::ran_ns));
+    clock::sleep_until(begin_ns + ms * clock::MS);
+    let (after, length_ns) = (tasks.map(task::Task::ran_ns), clock::now_ns() - begin_ns);
+    let mut shares = [0.0; N];
+    for (share, (before, after)) in shares.iter_mut().zip(before.into_iter().zip(after)) {
+        *share = 100.0 * clock::to_ms(after? - before?) / clock::to_ms(length_ns);
+    }
+    Ok(shares)
+}

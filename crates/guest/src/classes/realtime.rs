@@ -1,0 +1,61 @@
+//! Realtime and deadline classes, which are none of our business: they go before everything, and stay what they are.
+
+use anyhow::{Result, ensure};
+
+use super::{
+    Verdicts, shares,
+    task::{DEADLINE, FIFO, Standing, Task},
+};
+use crate::clock;
+
+/// Hogs that nobody waits for.
+const HOGS: usize = 4;
+/// Least that a realtime task has, per cent: the kernel keeps a twentieth for the others.
+const FIFO_LEAST_PCT: f64 = 94.0;
+/// What the deadline task has of its period, and how far it may be off by a period at the ends of a window, per cent.
+const DEADLINE_BY: &str =
+    "chrt --deadline --sched-runtime 50000000 --sched-deadline 100000000 --sched-period 100000000 0";
+const DEADLINE_PCT: f64 = 50.0;
+const DEADLINE_OFF_PCT: f64 = 5.0;
+/// Latest wake-up of a realtime task, ms: a fraction of a slice.
+const LATE_MS: f64 = 0.5;
+const WAKE_UPS: u64 = 50;
+const WAKE_UP_EACH_MS: u64 = 7;
+const FIFO_MS: u64 = 300;
+const BOTH_MS: u64 = 1000;
+
+pub fn check(verdicts: &mut Verdicts) -> Result<()> {
+    let _hogs = (0..HOGS).map(|_| Task::hog("nice -n 0")).collect::<Result<Vec<_>>>()?;
+    // The checking process is one of them.
+    verdicts.within("fifo_latest_wake_up_ms", latest_ms(), 0.0, LATE_MS);
+    {
+        let fifo = Task::hog("chrt --fifo 10")?;
+        let [share] = shares([&fifo], FIFO_MS)?;
+        verdicts.within("fifo_beside_hogs_pct", share, FIFO_LEAST_PCT, 100.5);
+    }
+    let deadline = Task::hog(DEADLINE_BY)?;
+    let fifo = Task::hog("chrt --fifo 10")?;
+    let [first, second] = shares([&deadline, &fifo], BOTH_MS)?;
+    let (low, high) = (DEADLINE_PCT - DEADLINE_OFF_PCT, DEADLINE_PCT + DEADLINE_OFF_PCT);
+    verdicts.within("deadline_beside_fifo_pct", first, low, high);
+    verdicts.within("deadline_and_fifo_pct", first + second, FIFO_LEAST_PCT, 100.5);
+    verdicts.tell("SCHED_FIFO keeps policy and priority", is_still(&fifo.standing()?, FIFO, 10));
+    verdicts.tell("SCHED_DEADLINE keeps its policy", is_still(&deadline.standing()?, DEADLINE, 0));
+    Ok(())
+}
+
+fn is_still(standing: &Standing, policy: u32, priority: u32) -> Result<()> {
+    let found = (standing.policy, standing.priority);
+    ensure!(found == (policy, priority), "policy and priority are {found:?} instead of {:?}", (policy, priority));
+    Ok(())
+}
+
+fn latest_ms() -> f64 {
+    let begin_ns = clock::now_ns();
+    let late = |wake_up| {
+        let at_ns = begin_ns + wake_up * WAKE_UP_EACH_MS * clock::MS;
+        clock::sleep_until(at_ns);
+        clock::to_ms(clock::now_ns() - at_ns)
+    };
+    (1..=WAKE_UPS).map(late).fold(0.0, f64::max)
+}
