@@ -115,7 +115,7 @@ impl Scheduler {
         if !["", "disabled"].contains(&state().as_str()) {
             bail!("another sched_ext scheduler is still in charge ({STATE} is {})", state());
         }
-        let mut scheduler = Self { daemon: None, sequence: String::new(), kind };
+        let mut scheduler = Self { daemon: None, sequence: sequence(), kind };
         let Some(argv) = scheduler.kind.command() else { return Ok(scheduler) };
         if !Path::new(&argv[0]).exists() {
             bail!("{} was not brought along: build it first (appease-lab peers for scx_ schedulers)", argv[0]);
@@ -171,7 +171,8 @@ impl Scheduler {
 
     fn is_ready(&self) -> bool {
         if self.kind.uses_sched_ext() {
-            return state() == "enabled";
+            // The kernel counts it some time after it says so.
+            return state() == "enabled" && sequence() != self.sequence;
         }
         self.status().is_ok()
     }
