@@ -11,13 +11,13 @@ use crate::{
 };
 
 const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
-/// Least share of each, as a part of what is even.
-const LEAST_PART: f64 = 0.3;
+/// Least share of each, as a part of what is even. Who got ahead while the host kept one CPU waiting waits for the others.
+const LEAST_PART: f64 = 0.1;
 /// Least that a CPU is at work that has come back, per cent.
 const BACK_AT_WORK_PCT: f64 = 50.0;
 /// How often a CPU goes and comes.
 const TIMES: u32 = 2;
-const WINDOW_MS: u64 = 1500;
+const WINDOW_MS: u64 = 2000;
 const LOOKS: u32 = 100;
 const LOOK_EACH_MS: u64 = 10;
 /// How long the scheduler may need to use a CPU that has come, busy seconds.
