@@ -294,7 +294,7 @@ mod tests {
         6.18 hogs:4 eevdf 2
         6.18 hogs:4 scx_lavd 2
         ");
-        assert_eq!(plan.tools.keys().collect::<Vec<_>>(), ["appease-guest", "scx_lavd"]);
+        assert_eq!(plan.tools.keys().collect::<Vec<_>>(), ["appease", "appease-guest", "scx_lavd"]);
         Ok(())
     }
 
