@@ -7,8 +7,10 @@
  * listing) lets a silent loop have the CPU for as long.
  *
  * Rule: a request has the budget. Whoever gets it by its terminal has only a little of that (quiet): programs there say what
- * they do. Each answer that comes back towards the customer extends it to as much beyond what was spent by then. Who shows
- * something is waited for; who computes in silence for longer is not, and gets on in the other lane until it shows something.
+ * they do. Each answer that comes back towards the customer extends it to as much beyond what was spent by then; and a process
+ * that is started for it gives it the whole budget, for a command is waited for until it ends. Who shows something is waited
+ * for; who reads its terminal itself, as an interpreter does, and computes in silence for longer is not, and gets on in the
+ * other lane until it shows something.
  *
  * Limits: answers are messages, whatever is in them, so a loop that prints has the whole budget, and so has a script that
  * reads what its commands say and shows nothing of it. What reads a console or a serial line itself has the whole budget.

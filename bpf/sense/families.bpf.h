@@ -11,6 +11,7 @@ SEC("tp_btf/sched_process_fork")
 int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child)
 {
 	struct appease_process *from, *to;
+	struct appease_request *request;
 	u64 now;
 
 	if (!is_armed() || parent->tgid == child->tgid)
@@ -24,8 +25,12 @@ int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child
 		return 0;
 	now = bpf_ktime_get_ns();
 	/* Of a request that was silent for too long, too: it may have the answer. */
-	if (!try_answerable(&from->attention, now))
+	request = try_answerable(&from->attention, now);
+	if (!request)
 		return 0;
+	/* Who starts a command waits for it, also while it says nothing. */
+	if (!is_spent(request))
+		request->budget_ns = budget_ns;
 	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!to) {
 		count(APPEASE_CNT_STORAGE_FAILED);

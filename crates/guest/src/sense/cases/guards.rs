@@ -31,6 +31,7 @@ pub fn all() -> Vec<Case> {
         case("budget", budget),
         case("budget and answers", answers),
         case("budget of a pipeline", beside),
+        case("budget of a command", command),
     ]
 }
 
@@ -177,5 +178,21 @@ fn beside(stage: &mut Stage) -> Result<()> {
     left.does(&Order::Burn(ANSWER_MS))?;
     stage.verdict("who writes", left.stands("spent"));
     stage.verdict("who reads", right.stands("spent"));
+    Ok(())
+}
+
+/// What a shell starts is waited for, also while it says nothing.
+fn command(stage: &mut Stage) -> Result<()> {
+    let terminal = stage.link(Kind::PtyInput)?;
+    let mut first = stage.handler("first", None, Some(&terminal.writer))?;
+    let mut shell = stage.actor("shell", Some(&terminal.reader), None)?;
+    stage.attend(&mut first)?;
+    first.writes(&terminal)?;
+    shell.reads()?;
+    let mut child = stage.child_of(&mut shell, "command")?;
+    child.does(&Order::Burn(2 * QUIET_MS))?;
+    stage.verdict("silent for longer than its shell may be", child.stands("current"));
+    child.does(&Order::Burn(BUDGET_MS))?;
+    stage.verdict("the whole budget spent", child.stands("spent"));
     Ok(())
 }
