@@ -123,7 +123,7 @@ static __always_inline bool is_kthread(const struct task_struct *p)
 
 /*
  * A kernel thread that the kernel put behind others, as khugepaged (nice 19). It has time, until somebody waits for a lock
- * that it holds: khugepaged holds a player's mmap_lock. And it may work for 6 ms before it lets go of the CPU.
+ * that it holds: khugepaged holds a player's mmap_lock. And it may work for 9 ms before it lets go of the CPU.
  */
 static __always_inline bool is_background(const struct task_struct *p)
 {

@@ -12,8 +12,8 @@
 #define MINOR_BITS 20
 
 /*
- * Set before load: CPU time that a request may take, in all, and behind a terminal before its first answer or the next one.
- * Commands that people wait for show something sooner (a matrix that Octave loads, after 170 ms).
+ * Set before load: CPU time that a request may take, in all, and by who reads a terminal itself before its first answer or
+ * the next one, see policy/budget.h. What people wait for shows something sooner (a matrix that Octave loads, after 170 ms).
  */
 const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 quiet_ns = 300000000ULL;

@@ -309,6 +309,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	/* Also when its first may not run here: others behind it may. */
 	if (take(DSQ_ATTENDED, &maybe_attended))
 		return;
+	/* The next event is farthest away when an attended task has just gone to sleep. */
 	if ((from == APPEASE_LANE_ATTENDED || !is_armed()) && take(DSQ_BACKGROUND, &maybe_background))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */

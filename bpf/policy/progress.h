@@ -7,8 +7,9 @@
  *
  * Rule: weighted fair queueing by virtual time. A task that ran r nanoseconds at weight w is charged 100 r / w;
  * the smallest virtual time runs first. A task that slept comes back at most @credit_ns (one slice; nothing for batch work)
- * behind the clock of the queue, so that it runs soon but cannot save up. What a child ran ahead of the clock when it ends is its parent's debt,
- * up to a slice, and a parent's debt is its new child's: who lets children do its work has no more than who does it alone.
+ * behind the clock of the queue, so that it runs soon but cannot save up. What a child ran ahead of the clock when it ends is
+ * its parent's debt, up to a slice, and a parent's debt is its new child's: who lets children do its work has no more than
+ * who does it alone.
  * Beside it two guarantees:
  *
  *	share	in each epoch the lane gets its share of each CPU where it has work, if need be at the end of it, and

@@ -67,8 +67,8 @@ pub enum Error {
 
 impl Error {
     /// That `what` was refused.
-    pub(crate) fn libbpf(what: &str, source: libbpf_rs::Error) -> Self {
-        Self::Refused { what: what.to_owned(), why: format!("{source:#}") }
+    pub(crate) fn libbpf(what: &str, why: impl std::fmt::Display) -> Self {
+        Self::Refused { what: what.to_owned(), why: format!("{why:#}") }
     }
 }
 

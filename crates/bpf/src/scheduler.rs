@@ -73,7 +73,7 @@ impl Scheduler {
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let no_options = None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>;
         let mut open = scx_ops_open!(SchedSkelBuilder::default(), storage, appease_ops, no_options)
-            .map_err(|e| refused("open the scheduler", &e))?;
+            .map_err(|e| Error::libbpf("open the scheduler", e))?;
         open.progs.scx_lib_init_probe.set_autoload(false);
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.attention_ns = nanos(sense.attention);
@@ -109,7 +109,7 @@ impl Scheduler {
             .and_then(|()| maps.data_armed.reuse_fd(shared.data_armed.as_fd()))
             .and_then(|()| maps.counters.reuse_fd(shared.counters.as_fd()));
         reused.map_err(|e| Error::libbpf("share the maps", e))?;
-        let mut skel = scx_ops_load!(open, appease_ops, uei).map_err(|e| refused("load the scheduler", &e))?;
+        let mut skel = scx_ops_load!(open, appease_ops, uei).map_err(|e| Error::libbpf("load the scheduler", e))?;
         // Not scx_ops_attach!, which also attaches every tracing program of the object; this one has none to attach.
         let link = skel.maps.appease_ops.attach_struct_ops().map_err(|e| Error::libbpf("attach the scheduler", e))?;
         Ok(Self { skel, _link: link })
@@ -212,10 +212,6 @@ impl Scheduler {
             Ok(None) | Err(_) => Ok(LaneTimes::default()),
         }
     }
-}
-
-fn refused(what: &str, error: &anyhow::Error) -> Error {
-    Error::Refused { what: what.into(), why: format!("{error:#}") }
 }
 
 fn add(sum: &mut LaneTimes, more: LaneTimes) {

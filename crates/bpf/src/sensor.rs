@@ -22,7 +22,7 @@ use crate::{
 pub struct SenseOptions {
     /// CPU time after which a request is batch work.
     pub budget: Duration,
-    /// The same behind a terminal, until something is printed.
+    /// The same for who reads a terminal itself, until something is printed.
     pub quiet: Duration,
     /// How long a process counts as serving a request after its channel was read.
     pub attention: Duration,
@@ -86,11 +86,11 @@ impl Sensor {
         let in_kernel: Vec<usize> = (0..HOOKS.len()).filter(is_there).collect();
         let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].wanted == Wanted::Always).collect();
         // Where not all can be loaded together, nearly all of them can be by themselves.
-        let (main, apart) = match load_object(options, &wanted, None) {
-            Ok(main) => (main, Vec::new()),
+        let (main, together) = match load_object(options, &wanted, None) {
+            Ok(main) => (main, true),
             Err(error) => {
                 debug!(%error, "loading each hook by itself");
-                (load_object(options, &[], None)?, wanted.clone())
+                (load_object(options, &[], None)?, false)
             }
         };
         main.progs
@@ -108,12 +108,13 @@ impl Sensor {
             glance: RefCell::default(),
             socket_writes: false,
         };
-        sensor.attach_late(&apart);
-        for index in wanted.into_iter().filter(|index| !apart.contains(index)) {
-            match attach_hook(&mut sensor.main, index) {
-                Ok(link) => sensor.attached.push((index, link)),
-                Err(error) => sensor.refuse(index, &error),
+        if together {
+            for index in wanted {
+                let link = attach_hook(&mut sensor.main, index);
+                sensor.keep(index, link);
             }
+        } else {
+            sensor.attach_late(&wanted);
         }
         sensor.attach_new_modules();
         Ok(sensor)
@@ -176,8 +177,13 @@ impl Sensor {
     }
 
     fn attach_again(&mut self, hook: usize) -> Option<&'static str> {
-        let object = self.late.get_mut(*self.loaded.get(&hook)?)?;
-        match attach_hook(object, hook) {
+        let link = attach_hook(self.late.get_mut(*self.loaded.get(&hook)?)?, hook);
+        self.keep(hook, link)
+    }
+
+    /// Keeps a hook that was attached, and returns its function; notes one that was refused.
+    fn keep(&mut self, hook: usize, link: Result<Link, Error>) -> Option<&'static str> {
+        match link {
             Ok(link) => {
                 self.attached.push((hook, link));
                 Some(HOOKS[hook].function)

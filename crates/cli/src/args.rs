@@ -193,7 +193,7 @@ pub struct Run {
     /// CPU time after which a request is batch work, milliseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().budget_ms, help_heading = "Tuning")]
     pub budget_ms: u64,
-    /// The same behind a terminal, until something is printed, milliseconds.
+    /// The same for who reads a terminal itself, until something is printed, milliseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().quiet_ms, help_heading = "Tuning")]
     pub quiet_ms: u64,
     /// How long attention lasts, milliseconds.

@@ -57,7 +57,7 @@ pub struct Options {
     pub loan_us: u64,
     /// CPU time after which a request is batch work, milliseconds.
     pub budget_ms: u64,
-    /// The same behind a terminal, until something is printed, milliseconds.
+    /// The same for who reads a terminal itself, until something is printed, milliseconds.
     pub quiet_ms: u64,
     /// How long attention lasts, milliseconds.
     pub attention_ms: u64,

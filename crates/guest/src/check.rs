@@ -1,5 +1,42 @@
 //! The lines by which a checking program says what holds: `ok NAME`, `not ok NAME: reason`, `figure NAME VALUE`.
 
+use anyhow::{Result, bail};
+
+/// What a checking program has found so far.
+#[derive(Debug, Default)]
+pub struct Verdicts {
+    /// Number of verdicts.
+    pub made: u32,
+    failed: u32,
+}
+
+impl Verdicts {
+    /// Prints whether something holds.
+    pub fn tell(&mut self, name: &str, holds: Result<()>) {
+        self.made += 1;
+        match holds {
+            Ok(()) => println!("ok {name}"),
+            Err(error) => {
+                self.failed += 1;
+                println!("not ok {name}: {error:#}");
+            }
+        }
+    }
+
+    /// An error if anything did not hold.
+    pub fn end(&self) -> Result<()> {
+        if self.failed > 0 {
+            bail!("{} of {} verdicts are bad", self.failed, self.made);
+        }
+        Ok(())
+    }
+}
+
+/// Prints a figure.
+pub fn figure(name: &str, value: f64) {
+    println!("figure {name} {value:.4}");
+}
+
 /// What a checking program said.
 #[derive(Debug, Default, PartialEq)]
 pub struct Checks {

@@ -147,9 +147,8 @@ impl Scheduler {
             eprintln!("{}", daemon.complaint(&format!("did not end within {STOP_LIMIT_S} s, and is killed")));
         }
         daemon.kill();
-        let deadline = Deadline::after_s(STOP_LIMIT_S);
-        while self.kind.uses_sched_ext() && state() != "disabled" && !deadline.has_passed() {
-            clock::sleep_ms(50);
+        if self.kind.uses_sched_ext() {
+            wait_until_disabled(50);
         }
     }
 
@@ -158,10 +157,7 @@ impl Scheduler {
         let mut daemon = self.daemon.take().context("the kernel's own scheduler has no daemon")?;
         let begin_ns = clock::now_ns();
         daemon.signal(signal)?;
-        let deadline = Deadline::after_s(STOP_LIMIT_S);
-        while state() != "disabled" && !deadline.has_passed() {
-            clock::sleep_ms(1);
-        }
+        wait_until_disabled(1);
         let gone_ms = clock::to_ms(clock::now_ns() - begin_ns);
         let Some((status, _)) = daemon.wait_until(clock::now_ns() + STOP_LIMIT_S * clock::SECOND)? else {
             bail!(daemon.complaint(&format!("did not end within {STOP_LIMIT_S} s")));
@@ -238,6 +234,14 @@ pub fn status() -> Result<serde_json::Value> {
         bail!("appease status --json: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
     serde_json::from_slice(&out.stdout).context("output of appease status --json")
+}
+
+/// Looks each so many milliseconds, and not for ever.
+fn wait_until_disabled(each_ms: u64) {
+    let deadline = Deadline::after_s(STOP_LIMIT_S);
+    while state() != "disabled" && !deadline.has_passed() {
+        clock::sleep_ms(each_ms);
+    }
 }
 
 /// `enabled`, `disabled` or something between the two; empty on a kernel without sched_ext.

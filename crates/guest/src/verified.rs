@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use libbpf_rs::query::ProgInfoIter;
+
+use crate::check::{Verdicts, figure};
 
 /// Our programs' names begin so; the kernel keeps 15 bytes of them.
 const PREFIX: &str = "appease_";
@@ -13,6 +15,7 @@ const LIMIT: u32 = 100_000;
 
 /// Prints a check and a figure for each program of ours that is loaded.
 pub fn check() -> Result<()> {
+    let mut verdicts = Verdicts::default();
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for program in ProgInfoIter::default() {
         let name = program.name.to_string_lossy().into_owned();
@@ -23,12 +26,9 @@ pub fn check() -> Result<()> {
         let same = seen.entry(name.clone()).and_modify(|n| *n += 1).or_insert(1);
         let shown = if *same == 1 { name } else { format!("{name}_{same}") };
         let instructions = program.verified_insns;
-        println!("figure verified_{shown} {instructions}");
-        if instructions > LIMIT {
-            println!("not ok {shown}: {instructions} instructions verified, allowed are {LIMIT}");
-        } else {
-            println!("ok {shown}");
-        }
+        figure(&format!("verified_{shown}"), instructions.into());
+        let told = || anyhow!("{instructions} instructions verified, allowed are {LIMIT}");
+        verdicts.tell(&shown, (instructions <= LIMIT).then_some(()).ok_or_else(told));
     }
     if seen.is_empty() {
         bail!("no program of ours is loaded");

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Verdicts, shares, task::Task};
+use super::{Verdicts, shares, task::Task, within};
 use crate::{
     clock::{self, Deadline},
     scheduler,
@@ -43,7 +43,7 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         verdicts.tell("the scheduler is still attached", is_attached(&sequence));
         set_online(true)?;
         verdicts.tell("a task comes back to CPU 1", comes_back(&free));
-        verdicts.within(&format!("cpu_1_at_work_again_{time}_pct"), busy_pct(1)?, BACK_AT_WORK_PCT, 105.0);
+        within(verdicts, &format!("cpu_1_at_work_again_{time}_pct"), busy_pct(1)?, BACK_AT_WORK_PCT, 105.0);
         verdicts.tell("everybody gets on again", get_on(all()));
         verdicts.tell("the scheduler is attached yet", is_attached(&sequence));
     }

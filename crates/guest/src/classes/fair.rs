@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Verdicts, shares, task::Task};
+use super::{Verdicts, shares, task::Task, within};
 
 /// The kernel's weights of nice values.
 const WEIGHT_0: f64 = 1024.0;
@@ -35,24 +35,24 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         let (five, nineteen) = (Task::hog("nice -n 5")?, Task::hog("nice -n 19")?);
         let [all, some, little, nothing] = shares([&hog, &five, &nineteen, &idle], LONG_MS)?;
         let [low, high] = [1.0 - TOLERANCE, 1.0 + TOLERANCE].map(|part| part * WEIGHT_0 / WEIGHT_5);
-        verdicts.within("nice_0_to_5_ratio", all / some, low, high);
+        within(verdicts, "nice_0_to_5_ratio", all / some, low, high);
         let low = (1.0 - FEW_TURNS_TOLERANCE) * WEIGHT_0 / WEIGHT_19;
         let high = (1.0 + FEW_TURNS_TOLERANCE) * WEIGHT_0 / TOLD_19;
-        verdicts.within("nice_0_to_19_ratio", all / little, low, high);
-        verdicts.within("idle_beside_others_pct", nothing, f64::MIN_POSITIVE, IDLE_MOST_PCT);
+        within(verdicts, "nice_0_to_19_ratio", all / little, low, high);
+        within(verdicts, "idle_beside_others_pct", nothing, f64::MIN_POSITIVE, IDLE_MOST_PCT);
     }
     {
         let batch = Task::hog("chrt --batch 0")?;
         let [one, other] = shares([&hog, &batch], SHORT_MS)?;
-        verdicts.within("other_to_batch_ratio", one / other, 1.0 - TOLERANCE, 1.0 + TOLERANCE);
+        within(verdicts, "other_to_batch_ratio", one / other, 1.0 - TOLERANCE, 1.0 + TOLERANCE);
     }
     {
         let napper = Task::napper("chrt --batch 0", NAP_MS.0, NAP_MS.1)?;
         let [share] = shares([&napper], SHORT_MS)?;
-        verdicts.within("batch_that_sleeps_pct", share, NAP_LEAST_PCT, HALF_MOST_PCT);
+        within(verdicts, "batch_that_sleeps_pct", share, NAP_LEAST_PCT, HALF_MOST_PCT);
     }
     drop(hog);
     let [share] = shares([&idle], ALONE_MS)?;
-    verdicts.within("idle_alone_pct", share, ALONE_PCT, 100.5);
+    within(verdicts, "idle_alone_pct", share, ALONE_PCT, 100.5);
     Ok(())
 }

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use super::{
     Verdicts, shares,
     task::{Settings, Task, everybody},
+    within,
 };
 use crate::scheduler::{self, Kind, Scheduler};
 
@@ -34,16 +35,16 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     for (signal, name) in [(Signal::TERM, "SIGTERM"), (Signal::KILL, "SIGKILL")] {
         let before = everybody()?;
         let ours = Scheduler::start(Kind::parse("appease")?)?;
-        println!("ok a daemon starts, to have {name}");
+        verdicts.tell(&format!("a daemon starts, to have {name}"), Ok(()));
         verdicts.tell("it schedules", belong_to(&hogs, true));
         verdicts.tell("policies and priorities are as they were beneath it", are_as(&before));
         let (gone_ms, status) = ours.end_by(signal)?;
         verdicts.tell(&format!("{name} ends the daemon as it should"), ended_by(status, signal));
-        verdicts.within(&format!("gone_after_{name}_ms"), gone_ms, 0.0, GONE_MS);
+        within(verdicts, &format!("gone_after_{name}_ms"), gone_ms, 0.0, GONE_MS);
         verdicts.tell(&format!("the kernel schedules after {name}"), belong_to(&hogs, false));
         verdicts.tell(&format!("policies and priorities are as they were after {name}"), are_as(&before));
         let [share] = shares([&hogs[0]], WINDOW_MS)?;
-        verdicts.within(&format!("hog_after_{name}_pct"), share, GOES_ON_PCT, 100.5);
+        within(verdicts, &format!("hog_after_{name}_pct"), share, GOES_ON_PCT, 100.5);
     }
     // What a killed one has left behind must not keep the next from starting.
     let next = Scheduler::start(Kind::parse("appease")?);

@@ -11,10 +11,14 @@ mod task;
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::{clock, session::set_realtime};
+use crate::{
+    check::{Verdicts, figure},
+    clock,
+    session::set_realtime,
+};
 
 /// Realtime priority of the checking process.
 const PRIORITY: u32 = 15;
@@ -48,34 +52,12 @@ pub fn nap(busy_ms: &str, sleep_ms: &str) -> Result<()> {
     }
 }
 
-/// What was found so far.
-#[derive(Default)]
-struct Verdicts {
-    failed: u32,
-}
-
-impl Verdicts {
-    /// Prints whether something holds.
-    fn tell(&mut self, name: &str, holds: Result<()>) {
-        match holds {
-            Ok(()) => println!("ok {name}"),
-            Err(error) => {
-                self.failed += 1;
-                println!("not ok {name}: {error:#}");
-            }
-        }
-    }
-
-    /// Prints a figure and whether it is within limits.
-    fn within(&mut self, name: &str, figure: f64, least: f64, most: f64) {
-        println!("figure {name} {figure:.3}");
-        let holds = if (least..=most).contains(&figure) {
-            Ok(())
-        } else {
-            Err(anyhow!("{figure:.3}; allowed is {least:.3} to {most:.3}"))
-        };
-        self.tell(name, holds);
-    }
+/// Tells a figure, and whether it is within limits.
+fn within(verdicts: &mut Verdicts, name: &str, found: f64, least: f64, most: f64) {
+    figure(name, found);
+    let holds = (least..=most).contains(&found);
+    let told = || anyhow!("{found:.3}; allowed is {least:.3} to {most:.3}");
+    verdicts.tell(name, holds.then_some(()).ok_or_else(told));
 }
 
 fn carry_out(checks: impl FnOnce(&mut Verdicts) -> Result<()>) -> Result<()> {
@@ -85,10 +67,7 @@ fn carry_out(checks: impl FnOnce(&mut Verdicts) -> Result<()>) -> Result<()> {
     if let Err(error) = checks(&mut verdicts) {
         verdicts.tell("checks are made", Err(error));
     }
-    if verdicts.failed > 0 {
-        bail!("{} verdicts are bad", verdicts.failed);
-    }
-    Ok(())
+    verdicts.end()
 }
 
 /// CPU time that each had in the next `ms` milliseconds, per cent of a CPU.

@@ -5,6 +5,7 @@ use anyhow::{Result, ensure};
 use super::{
     Verdicts, shares,
     task::{DEADLINE, FIFO, Standing, Task},
+    within,
 };
 use crate::clock;
 
@@ -27,18 +28,18 @@ const BOTH_MS: u64 = 1000;
 pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     let _hogs = (0..HOGS).map(|_| Task::hog("nice -n 0")).collect::<Result<Vec<_>>>()?;
     // The checking process is one of them.
-    verdicts.within("fifo_latest_wake_up_ms", latest_ms(), 0.0, LATE_MS);
+    within(verdicts, "fifo_latest_wake_up_ms", latest_ms(), 0.0, LATE_MS);
     {
         let fifo = Task::hog("chrt --fifo 10")?;
         let [share] = shares([&fifo], FIFO_MS)?;
-        verdicts.within("fifo_beside_hogs_pct", share, FIFO_LEAST_PCT, 100.5);
+        within(verdicts, "fifo_beside_hogs_pct", share, FIFO_LEAST_PCT, 100.5);
     }
     let deadline = Task::hog(DEADLINE_BY)?;
     let fifo = Task::hog("chrt --fifo 10")?;
     let [first, second] = shares([&deadline, &fifo], BOTH_MS)?;
     let (low, high) = (DEADLINE_PCT - DEADLINE_OFF_PCT, DEADLINE_PCT + DEADLINE_OFF_PCT);
-    verdicts.within("deadline_beside_fifo_pct", first, low, high);
-    verdicts.within("deadline_and_fifo_pct", first + second, FIFO_LEAST_PCT, 100.5);
+    within(verdicts, "deadline_beside_fifo_pct", first, low, high);
+    within(verdicts, "deadline_and_fifo_pct", first + second, FIFO_LEAST_PCT, 100.5);
     verdicts.tell("SCHED_FIFO keeps policy and priority", is_still(&fifo.standing()?, FIFO, 10));
     verdicts.tell("SCHED_DEADLINE keeps its policy", is_still(&deadline.standing()?, DEADLINE, 0));
     Ok(())

@@ -55,11 +55,10 @@ fn carry_out(cases: impl FnOnce() -> Result<Vec<cases::Case>>, part: &str) -> Re
             stage.check(&name, steps);
         }
     }
-    match (stage.failed, stage.verdicts) {
-        (_, 0) => bail!("no check is called {part}"),
-        (0, _) => Ok(()),
-        (failed, all) => bail!("{failed} of {all} verdicts are bad"),
+    if stage.verdicts.made == 0 {
+        bail!("no check is called {part}");
     }
+    stage.verdicts.end()
 }
 
 /// The modules have come after the daemon: it hooks into them when it sees them.

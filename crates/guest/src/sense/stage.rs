@@ -22,6 +22,7 @@ use super::{
     wire::{Answer, End, Order},
 };
 use crate::{
+    check::Verdicts,
     clock::{self, Deadline},
     system::RUN_DIR,
 };
@@ -40,10 +41,8 @@ pub struct Stage {
     remote_node: String,
     actors_so_far: u32,
     check: String,
-    /// Verdicts so far, and how many of them are bad.
-    pub verdicts: u32,
-    /// Number of bad ones.
-    pub failed: u32,
+    /// What was found so far.
+    pub verdicts: Verdicts,
 }
 
 impl Stage {
@@ -60,32 +59,24 @@ impl Stage {
             remote_node,
             actors_so_far: 0,
             check: String::new(),
-            verdicts: 0,
-            failed: 0,
+            verdicts: Verdicts::default(),
         })
     }
 
     /// Carries out one check.
     pub fn check(&mut self, name: &str, steps: impl FnOnce(&mut Self) -> Result<()>) {
         name.clone_into(&mut self.check);
-        let before = self.verdicts;
+        let before = self.verdicts.made;
         if let Err(error) = steps(self) {
             self.verdict("carried out", Err(error));
-        } else if self.verdicts == before {
+        } else if self.verdicts.made == before {
             self.verdict("carried out", Err(anyhow::anyhow!("it came to no verdict")));
         }
     }
 
     /// Notes one thing that holds or does not.
     pub fn verdict(&mut self, what: &str, holds: Result<()>) {
-        self.verdicts += 1;
-        match holds {
-            Ok(()) => println!("ok {}: {what}", self.check),
-            Err(error) => {
-                self.failed += 1;
-                println!("not ok {}: {what}: {error:#}", self.check);
-            }
-        }
+        self.verdicts.tell(&format!("{}: {what}", self.check), holds);
     }
 
     /// Where FIFOs may be.
@@ -101,11 +92,6 @@ impl Stage {
         let there = Rc::new(Elsewhere::new()?);
         self.elsewhere = Some(Rc::clone(&there));
         Ok(there)
-    }
-
-    /// Notes a figure.
-    pub fn figure(&self, name: &str, value: f64) {
-        println!("figure {name} {value:.4}");
     }
 
     /// Starts an actor; `role` says who it is in error messages.

@@ -70,8 +70,8 @@ const MULTIUSER_P90_MS: f64 = 100.0;
 const MULTIUSER_MAX_MS: f64 = 500.0;
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 10] =
-    ["background", "classes", "command", "cost", "leaving", "programs", "scroll", "sense", "typing", "video"];
+pub const SHORT: [&str; 11] =
+    ["background", "classes", "command", "cost", "cpus", "leaving", "programs", "scroll", "sense", "typing", "video"];
 
 type Holds = Box<dyn FnOnce(&Machines) -> anyhow::Result<()> + Send>;
 

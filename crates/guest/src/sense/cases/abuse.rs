@@ -11,6 +11,7 @@ use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::{Case, case};
 use crate::{
+    check::figure,
     clock,
     sense::{
         device::{Device, Shape},
@@ -61,7 +62,7 @@ fn gain(stage: &mut Stage, name: &str, pids: &[u32], begin: impl FnOnce() -> Res
     let without = share(stage, &mut customer, &honest_pids, || Ok(()))?;
     drop(honest);
     let with = share(stage, &mut customer, pids, begin)?;
-    stage.figure(&format!("abuse_gain_{name}"), with / without);
+    figure(&format!("abuse_gain_{name}"), with / without);
     let holds =
         if with / without <= GAIN { Ok(()) } else { Err(anyhow!("{with:.3} of the CPU, {without:.3} without")) };
     stage.verdict("no more than without it", holds);

@@ -9,6 +9,7 @@ use super::{
     sockets::{READ, opens, opens_nothing},
 };
 use crate::{
+    check::figure,
     clock,
     far::NEAR,
     sense::{
@@ -85,7 +86,7 @@ fn took<T>(stage: &mut Stage, name: &str, most_s: f64, act: impl FnOnce() -> Res
     let start_ns = clock::now_ns();
     let done = act()?;
     let took_s = clock::to_ms(clock::now_ns() - start_ns) / 1e3;
-    stage.figure(name, took_s);
+    figure(name, took_s);
     let holds = if took_s <= most_s { Ok(()) } else { Err(anyhow!("{took_s:.1} s; at most {most_s:.1} are allowed")) };
     stage.verdict(name, holds);
     Ok(done)
