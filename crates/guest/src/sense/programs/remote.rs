@@ -31,6 +31,8 @@ echo $$ > ~/job
 echo 'int main(void) { return 0; }' > ~/job.c
 while :; do gcc -o ~/job.out ~/job.c && echo built; sleep 2; done
 ";
+/// Prints without end.
+const FLOOD: &str = "echo $$ > ~/front; echo $$ > ~/job; exec yes nobody reads this";
 /// What the user looks at.
 const FRONT: &str = "echo $$ > ~/front; exec cat\n";
 /// The first window has the front, the second the job; the first is looked at.
@@ -52,7 +54,7 @@ pub fn all() -> Vec<Case> {
             steps(stage, home.get().context("no home")?)
         })
     };
-    vec![at("tmux", tmux), at("screen", screen), at("sudo", sudo)]
+    vec![at("tmux", tmux), at("screen", screen), at("sudo", sudo), at("ssh", flood)]
 }
 
 /// The user's account, and where they come from.
@@ -148,5 +150,18 @@ fn sudo(stage: &mut Stage, home: &Home) -> Result<()> {
     stage.verdict("sudo", is_served(sudo, &FROM_FAR, &[("pty", sudo)]));
     stage.verdict("its command", is_served(login.front, &FROM_FAR, &[("pty", sudo), ("pty", login.front)]));
     stage.verdict("what its other process does in the background", is_not_served(login.job));
+    Ok(())
+}
+
+/// While much is printed the client asks for more again and again, and beside a key stroke it sends some that nobody made: ssh
+/// reads all that, but it is no request to who prints.
+fn flood(stage: &mut Stage, home: &Home) -> Result<()> {
+    let mut login = home.login("flood", FLOOD)?;
+    let session = parent_of(login.front)?;
+    stage.verdict("its session, which hears that there is room again", is_served(session, &FROM_FAR, &[]));
+    stage.verdict("what prints without end", is_not_served(login.front));
+    login.types("hello")?;
+    clock::sleep_ms(500);
+    stage.verdict("the same beside key strokes that it does not read", is_not_served(login.front));
     Ok(())
 }
