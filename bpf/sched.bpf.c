@@ -365,13 +365,53 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
-/* The queues are the machine's, not a CPU's: nothing to do. Without these two, hotplug would detach us. */
+/* The CPU that goes off; -1: none. */
+static s32 leaving_cpu = -1;
+
+/* The queues are the machine's, not a CPU's: nothing to do. Without this and the next, hotplug would detach us. */
 void BPF_STRUCT_OPS(appease_cpu_online, s32 cpu)
 {
 }
 
+/* Whether @p may run on @cpu, and on no other CPU that is on. */
+static __always_inline bool is_stranded(struct task_struct *p, s32 cpu, const struct cpumask *online)
+{
+	s32 i;
+
+	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return false;
+	bpf_for(i, 0, scx_bpf_nr_cpu_ids()) {
+		if (i != cpu && bpf_cpumask_test_cpu(i, p->cpus_ptr) && bpf_cpumask_test_cpu(i, online))
+			return false;
+	}
+	return true;
+}
+
+static __always_inline void release_stranded(u64 dsq, s32 cpu, const struct cpumask *online)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, dsq, 0) {
+		if (is_stranded(p, cpu, online))
+			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_GLOBAL, 0);
+	}
+}
+
+/*
+ * @cpu asks us for tasks no more. The kernel gives those that may run nowhere else another CPU when it comes upon them, which
+ * is in no queue of ours.
+ */
 void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 {
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
+
+	release_stranded(DSQ_ATTENDED, cpu, online);
+	release_stranded(DSQ_OTHER, cpu, online);
+	release_stranded(DSQ_IDLE, cpu, online);
+	release_stranded(DSQ_OVERDUE, cpu, online);
+	release_stranded(DSQ_BACKGROUND, cpu, online);
+	scx_bpf_put_cpumask(online);
+	leaving_cpu = cpu;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct scx_init_task_args *args)
@@ -453,6 +493,25 @@ static __always_inline void scan(u64 dsq, u64 now)
 	}
 }
 
+/*
+ * A CPU goes off when it goes idle and no task counts as its own. Those in our queues that ran there last do, until another
+ * CPU takes them, and that does not wake it: so it is told to look again, until it is off.
+ */
+static __always_inline void see_off(void)
+{
+	const struct cpumask *online;
+	s32 cpu = leaving_cpu;
+
+	if (cpu < 0)
+		return;
+	online = scx_bpf_get_online_cpumask();
+	if (bpf_cpumask_test_cpu(cpu, online))
+		scx_bpf_kick_cpu(cpu, 0);
+	else
+		leaving_cpu = -1;
+	scx_bpf_put_cpumask(online);
+}
+
 static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
@@ -466,6 +525,7 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 		scan(DSQ_IDLE, now);
 	if (may_hold(&maybe_background))
 		scan(DSQ_BACKGROUND, now);
+	see_off();
 	bpf_timer_start(timer, SCAN_NS, 0);
 	return 0;
 }
