@@ -41,10 +41,6 @@ const LONGEST_WAIT_MS: f64 = 2000.0;
 /// What watching costs an operation, against no watching: the ratio, and nanoseconds for each (RSIO section 6.6).
 const OVERHEAD_RATIO: f64 = 1.05;
 const OVERHEAD_NS: f64 = 350.0;
-/// What an instruction of the exact machine stands for there, ns: the most by three operations. A message through a pipe, a unix
-/// socket and TCP takes 8,300, 10,600 and 15,900 of them, and 2.4 to 3.6, 4.1 to 5.4 and 6.6 to 8.3 µs of a server's
-/// processor (AMD EPYC, Linux 6.18 with retpolines).
-const INSTRUCTION_NS: f64 = 0.53;
 /// The operations of scenario `overhead`, and how many of each it makes; `None` where one takes milliseconds: from one run to the
 /// next those vary by more than the nanoseconds that are allowed.
 const OPERATIONS: [(&str, Option<f64>); 10] = [
@@ -362,12 +358,8 @@ fn overhead(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
         let (figure, what) = (format!("{operation}_busy_ms"), format!("{operation}, {kernel}"));
         let (with, without) = (value(&watched, &figure)?, value(&unwatched, &figure)?);
         within(&what, with, without, OVERHEAD_RATIO)?;
-        let instructions = number.map_or(0.0, |number| (with - without) * 1e6 / number);
-        let each_ns = instructions * INSTRUCTION_NS;
-        ensure!(
-            each_ns <= OVERHEAD_NS,
-            "{what}: {instructions:.0} instructions more for each, {each_ns:.0} ns; allowed are {OVERHEAD_NS} ns"
-        );
+        let each_ns = number.map_or(0.0, |number| (with - without) * 1e6 / number);
+        ensure!(each_ns <= OVERHEAD_NS, "{what}: {each_ns:.0} ns more for each; allowed are {OVERHEAD_NS} ns");
     }
     Ok(())
 }
