@@ -125,21 +125,25 @@ struct appease_rules {
 enum appease_ports_flag {
 	APPEASE_PORTS_ANY_TCP = 1,	/* a rule for every port of a host */
 	APPEASE_PORTS_ANY_UDP = 2,
-	APPEASE_PORTS_UDP_CONNECT = 32,	/* a rule for a far end of datagrams, which a socket need not know */
 	APPEASE_PORTS_UNIX = 4,		/* a rule for a unix socket's path */
 	APPEASE_PORTS_UNIX_NAME = 8,	/* for an abstract name */
 	APPEASE_PORTS_DEVICES = 16,	/* for one device of a class */
+	APPEASE_PORTS_UDP_CONNECT = 32,	/* a rule for a far end of datagrams, which a socket need not know */
+	APPEASE_PORTS_TCP_CONNECT = 64,	/* a rule for a far end of connections: they are few */
 };
 
-/* What tells most sockets from channels at a glance: a bit for each port that a rule names. */
+enum appease_port_flag {
+	APPEASE_PORT_TCP_ACCEPT = 1,
+	APPEASE_PORT_UDP_ACCEPT = 2,
+	APPEASE_PORT_TCP_CONNECT = 4,	/* at the number in the network's byte order: some verifiers know no bounds after a swap */
+};
+
+/* What tells most sockets from channels at a glance: for each port, which rules name it. */
 struct appease_ports {
-	u64 tcp_accept[1024];
-	u64 tcp_connect[1024];
-	u64 udp_accept[1024];
-	u64 udp_connect[1024];
 	u32 flags;	/* enum appease_ports_flag */
 	u32 pad;
 	u64 watches;	/* the daemon's inotify instance for files; 0: none */
+	u8 named[65536];	/* enum appease_port_flag */
 };
 
 /* How attention came from one process to the next. */

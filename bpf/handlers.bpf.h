@@ -106,13 +106,14 @@ static __always_inline struct appease_handler *try_handler(u32 tgid)
 	return bpf_map_lookup_elem(&handlers, &tgid);
 }
 
-static __noinline struct appease_handler *make_handler(u32 tgid)
+static __always_inline struct appease_handler *make_handler(u32 tgid)
 {
 	struct appease_handler *handler = try_handler(tgid);
 	struct handler_scratch *scratch;
 
 	if (handler)
 		return handler;
+	armed.has_handlers = 1;
 	scratch = handler_scratch();
 	if (!scratch)
 		return NULL;
@@ -439,7 +440,7 @@ static __always_inline void handler_forked(u32 parent, u32 child, u64 now)
  * The process @tgid ended: off the lists of its channels and of those whose cohandler it was. A mere candidate stays on the
  * lists of others until newcomers or its confidence take it off; it is looked for in vain.
  */
-static __always_inline void forget_handler(u32 tgid)
+static __noinline void forget_handler(u32 tgid)
 {
 	struct appease_handler *handler = try_handler(tgid);
 	u32 i;

@@ -10,6 +10,9 @@
 
 /* From kernel headers; constants do not travel in BTF. */
 #define MINOR_BITS 20
+#define S_IFMT 0170000
+#define S_IFIFO 0010000
+#define S_IFSOCK 0140000
 
 /*
  * Set before load: CPU time that a request may take, in all, and by who reads a terminal itself before its first answer or
@@ -47,6 +50,20 @@ static __always_inline u64 argument(void *ctx, u32 n)
 
 	bpf_get_func_arg(ctx, n, &value);
 	return value;
+}
+
+/* The current task's file at descriptor @fd; it is not held. */
+static __always_inline struct file *try_file_at(u64 fd)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	struct file **files, *file = NULL;
+
+	if (!table || fd >= BPF_CORE_READ(table, max_fds))
+		return NULL;
+	files = BPF_CORE_READ(table, fd);
+	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
+	return file;
 }
 
 static __always_inline struct appease_process *try_current_process(void)

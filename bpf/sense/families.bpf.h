@@ -7,45 +7,51 @@
 
 #include "../stamps.bpf.h"
 
-SEC("tp_btf/sched_process_fork")
-int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child)
+static __noinline void note_fork(struct task_struct *parent, struct task_struct *child)
 {
 	struct appease_process *from, *to;
 	struct appease_request *request;
 	u64 now;
 
-	if (!is_armed() || parent->tgid == child->tgid)
-		return 0;
+	if (parent->tgid == child->tgid)
+		return;
 	if (policy == APPEASE_POLICY_RSIO) {
 		handler_forked(parent->tgid, child->tgid, bpf_ktime_get_ns());
-		return 0;
+		return;
 	}
 	from = bpf_task_storage_get(&processes, parent->group_leader, 0, 0);
 	if (!from || (from->attention.nr_hops && is_last_hop(&from->attention)))
-		return 0;
+		return;
 	now = bpf_ktime_get_ns();
 	/* Of a request that was silent for too long, too: it may have the answer. */
 	request = try_answerable(&from->attention, now);
 	if (!request)
-		return 0;
+		return;
 	/* Who starts a command waits for it, also while it says nothing. */
 	if (!is_spent(request))
 		request->budget_ns = budget_ns;
 	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!to) {
 		count(APPEASE_CNT_STORAGE_FAILED);
-		return 0;
+		return;
 	}
 	if (hand_on(from, parent->tgid, to, APPEASE_OBJECT_FORK, now))
 		count(APPEASE_CNT_INHERITED);
+}
+
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child)
+{
+	if (is_armed())
+		note_fork(parent, child);
 	return 0;
 }
 
-/* Policy rsio. */
+/* A record by the process's number must not be the next one's of that number. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(appease_process_exit, struct task_struct *task)
 {
-	if (!task->signal->live.counter)
+	if (armed.has_handlers && !task->signal->live.counter)
 		forget_handler(task->tgid);
 	return 0;
 }

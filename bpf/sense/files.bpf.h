@@ -15,8 +15,6 @@
 /* From kernel headers; constants do not travel in BTF. */
 #define FS_ACCESS 1
 #define FS_MODIFY 2
-#define S_IFMT 0170000
-#define S_IFIFO 0010000
 
 /* Whether the current process accesses a FIFO of which it has the other end, too. What is written to a device is not read back. */
 static __always_inline bool is_own_fifo(struct inode *inode, u32 access)
@@ -159,15 +157,9 @@ int appease_uring_complete_end(u64 *ctx)
 SEC("syscall")
 int appease_identify(struct appease_identity *args)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file **files = BPF_CORE_READ(table, fd), *file = NULL;
-	u64 fd = args->fd;
+	struct file *file = try_file_at(args->fd);
 
 	args->inode = args->instance = 0;
-	if (fd >= BPF_CORE_READ(table, max_fds))
-		return 0;
-	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
 	if (!file)
 		return 0;
 	args->inode = (u64)BPF_CORE_READ(file, f_inode);

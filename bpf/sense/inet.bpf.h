@@ -83,22 +83,25 @@ static __always_inline bool is_local(const struct inet_ends *ends, u32 ifindex)
 	       (ends->near[0] == ends->far[0] && ends->near[1] == ends->far[1]);
 }
 
-static __always_inline bool has_bit(const u64 *bits, u16 port)
-{
-	return bits[port >> 6] >> (port & 63) & 1;
-}
-
 static __always_inline bool is_tcp_channel(struct sock *sk)
 {
-	return has_bit(watched.tcp_accept, sk->__sk_common.skc_num) ||
-	       has_bit(watched.tcp_connect, bpf_ntohs(sk->__sk_common.skc_dport)) || watched.flags & APPEASE_PORTS_ANY_TCP;
+	u32 flags = watched.flags;
+
+	if (watched.named[sk->__sk_common.skc_num] & APPEASE_PORT_TCP_ACCEPT || flags & APPEASE_PORTS_ANY_TCP)
+		return true;
+	return flags & APPEASE_PORTS_TCP_CONNECT &&
+	       watched.named[sk->__sk_common.skc_dport] & APPEASE_PORT_TCP_CONNECT;
+}
+
+static __always_inline bool is_udp_server(struct sock *sk)
+{
+	return watched.named[sk->__sk_common.skc_num] & APPEASE_PORT_UDP_ACCEPT;
 }
 
 /* Whether a datagram of @sk may have gone through a channel. */
 static __always_inline bool is_udp_watched(struct sock *sk)
 {
-	return has_bit(watched.udp_accept, sk->__sk_common.skc_num) ||
-	       watched.flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT);
+	return is_udp_server(sk) || watched.flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT);
 }
 
 /* The rules for one end: for address and port, for the port, for the address. */
@@ -221,20 +224,84 @@ static __always_inline bool is_sending(void)
 	return doing && is_under_way(doing->sending_ns, bpf_ktime_get_ns());
 }
 
-/* Data that a TCP peer inside this machine stamped arrives: who waits for it is lent a turn. */
+/* The socket at descriptor @fd of the current task, if it is one. */
+static __always_inline struct sock *try_socket_at(u64 fd)
+{
+	struct file *file = try_file_at(fd);
+	struct socket *socket;
+
+	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+		return NULL;
+	socket = (struct socket *)BPF_CORE_READ(file, private_data);
+	return BPF_CORE_READ(socket, sk);
+}
+
+static __always_inline bool sends_by(u64 fd, const struct stamp_key *key)
+{
+	struct sock *sk = try_socket_at(fd);
+	struct stamp_key sent;
+
+	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+		return false;
+	sent = inet_key(sk, IPPROTO_TCP, true);
+	return sent.a == key->a && sent.b == key->b;
+}
+
+/*
+ * Whether the current task is in a call on the far end of the connection in whose direction @key is. What is sent to this
+ * machine arrives before the call returns, but for what the receiver or the window keeps for later: that may be in anybody's
+ * context. The descriptor is the first argument of all that write, the third one of splice.
+ */
+static __noinline bool is_sent_by_current(const struct stamp_key *key)
+{
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+
+	return sends_by(PT_REGS_PARM1_CORE_SYSCALL(regs), key) || sends_by(PT_REGS_PARM3_CORE_SYSCALL(regs), key);
+}
+
+/* Whether the process that left @stamp still speaks for its request. */
+static __noinline bool is_still_meant(const struct appease_attention *stamp, u64 now)
+{
+	struct task_struct *writer = bpf_task_from_pid(latest_hop(stamp)->tgid);
+	struct appease_request *request;
+
+	if (!writer)
+		return false;
+	request = try_spoken_for(bpf_task_storage_get(&processes, writer->group_leader, 0, 0), now);
+	bpf_task_release(writer);
+	return request && request->id == stamp->request_id;
+}
+
+/*
+ * Data arrives by TCP. Most of it says nothing: it comes from elsewhere, or from somebody whom nobody waits for to somebody who
+ * was told so.
+ */
 static __always_inline void deliver_tcp(struct sock *sk)
 {
 	struct stamp_key key = inet_key(sk, IPPROTO_TCP, false);
-	struct appease_attention *stamp = bpf_map_lookup_elem(&stamps, &key);
+	struct appease_attention *stamp;
 	struct appease_request *request;
 	u64 now;
 
-	if (!stamp)
+	if (policy == APPEASE_POLICY_RSIO) {
+		if (is_sent_by_current(&key))
+			handler_wrote(&key);
 		return;
+	}
 	now = bpf_ktime_get_ns();
-	request = try_answerable(stamp, now);
+	stamp = bpf_map_lookup_elem(&stamps, &key);
+	if (!stamp && !try_spoken_for(try_current_process(), now))
+		return;
+	if (is_sent_by_current(&key)) {
+		note_write(&key, APPEASE_OBJECT_INET);
+		return;
+	}
+	/* The rest of a message, or another one of the same writer. */
+	request = stamp && is_still_meant(stamp, now) ? try_answerable(stamp, now) : NULL;
 	if (request)
 		begin_handing(request->id, request->opened_ns, now);
+	else
+		forget_object(&key);
 }
 
 /*
@@ -262,7 +329,7 @@ static __always_inline void inet_deliver(struct sock *sk)
 		if (is_armed())
 			deliver_tcp(sk);
 	} else if (protocol == IPPROTO_UDP) {
-		if (has_bit(watched.udp_accept, sk->__sk_common.skc_num))
+		if (is_udp_server(sk))
 			channel_event();
 		if (is_armed())
 			deliver_udp(sk);
@@ -270,19 +337,6 @@ static __always_inline void inet_deliver(struct sock *sk)
 }
 
 /* TCP */
-
-/* Before the data goes out: inside this machine the reader may run before the sender returns. */
-SEC("fentry/tcp_sendmsg")
-int appease_tcp_send(u64 *ctx)
-{
-	struct stamp_key key;
-
-	if (!is_armed())
-		return 0;
-	key = inet_key((struct sock *)ctx[0], IPPROTO_TCP, true);
-	note_write(&key, APPEASE_OBJECT_INET);
-	return 0;
-}
 
 SEC("fexit/tcp_sendmsg")
 int appease_tcp_sent(u64 *ctx)
@@ -319,6 +373,21 @@ int appease_tcp_splice(u64 *ctx)
 {
 	if (returned(ctx) > 0)
 		note_tcp_receive(((struct socket *)ctx[0])->sk);
+	return 0;
+}
+
+/* For the daemon, which looks for servers: their ports may be channels. */
+SEC("fexit/inet_csk_listen_start")
+int appease_listen(void *ctx)
+{
+	__sync_fetch_and_add(&armed.listeners, 1);
+	return 0;
+}
+
+SEC("fexit/inet_csk_listen_stop")
+int appease_listen_end(void *ctx)
+{
+	__sync_fetch_and_add(&armed.listeners, 1);
 	return 0;
 }
 

@@ -14,27 +14,37 @@ static __always_inline struct stamp_key pipe_key(void *ctx)
 	return object_key(BPF_CORE_READ(iocb, ki_filp, private_data), APPEASE_OBJECT_PIPE);
 }
 
+static __noinline void note_pipe_write(void *ctx)
+{
+	struct stamp_key key = pipe_key(ctx);
+
+	note_write(&key, APPEASE_OBJECT_PIPE);
+}
+
+/* What goes on is apart, so that a hook saves no registers while nobody is served. */
 SEC("fentry/anon_pipe_write")
 int appease_pipe_write(void *ctx)
 {
+	if (is_armed())
+		note_pipe_write(ctx);
+	return 0;
+}
+
+static __noinline void note_pipe_read(void *ctx)
+{
 	struct stamp_key key;
 
-	if (!is_armed())
-		return 0;
+	if (returned(ctx) <= 0)
+		return;
 	key = pipe_key(ctx);
-	note_write(&key, APPEASE_OBJECT_PIPE);
-	return 0;
+	note_read(&key);
 }
 
 SEC("fexit/anon_pipe_read")
 int appease_pipe_read(void *ctx)
 {
-	struct stamp_key key;
-
-	if (!is_armed() || returned(ctx) <= 0)
-		return 0;
-	key = pipe_key(ctx);
-	note_read(&key);
+	if (is_armed())
+		note_pipe_read(ctx);
 	return 0;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Where data comes into a socket and out of it, whatever its family: two tracepoints, which cost those who serve nobody
- * half of what hooks on each family's functions do.
+ * half of what hooks on each family's functions do. What goes on when it matters is apart, so that the first look saves no
+ * registers.
  */
 #ifndef APPEASE_SENSE_SOCKETS_BPF_H
 #define APPEASE_SENSE_SOCKETS_BPF_H
@@ -9,18 +10,47 @@
 #include "inet.bpf.h"
 #include "unix.bpf.h"
 
-/* Data arrives; then its readers are woken. */
-SEC("tp_btf/sk_data_ready")
-int appease_socket_deliver(u64 *ctx)
+/*
+ * Whether what @sk receives may matter to anybody: somebody is served, or a rule may name the socket. It is asked at each
+ * message on the machine, so before its family is known; where there are no ports, theirs is 0, which no rule can name.
+ */
+static __always_inline bool may_matter(struct sock *sk)
 {
-	struct sock *sk = (struct sock *)ctx[0];
+	return is_armed() || watched.flags & ~APPEASE_PORTS_DEVICES || watched.named[sk->__sk_common.skc_num];
+}
+
+static __noinline void socket_deliver(struct sock *sk)
+{
 	u16 family = sk->__sk_common.skc_family;
 
 	if (family == AF_UNIX)
 		deliver_unix(sk);
 	else if (family == AF_INET || family == AF_INET6)
 		inet_deliver(sk);
+}
+
+/* Data arrives; then its readers are woken. */
+SEC("tp_btf/sk_data_ready")
+int appease_socket_deliver(u64 *ctx)
+{
+	struct sock *sk = (struct sock *)ctx[0];
+
+	if (may_matter(sk))
+		socket_deliver(sk);
 	return 0;
+}
+
+static __noinline void socket_receive(struct sock *sk, s32 length, u32 flags)
+{
+	u16 family;
+
+	if (length <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
+		return;
+	family = sk->__sk_common.skc_family;
+	if (family == AF_UNIX)
+		note_unix_receive(sk);
+	else if (family == AF_INET || family == AF_INET6)
+		inet_receive(sk);
 }
 
 /* A call to receive ends, by whatever system call or by io_uring. Datagrams of UDP have a hook that knows their sender. */
@@ -28,17 +58,9 @@ SEC("tp_btf/sock_recv_length")
 int appease_socket_receive(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
-	s32 length = ctx[1];
-	u32 flags = ctx[2];
-	u16 family;
 
-	if (length <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
-		return 0;
-	family = sk->__sk_common.skc_family;
-	if (family == AF_UNIX)
-		note_unix_receive(sk);
-	else if (family == AF_INET || family == AF_INET6)
-		inet_receive(sk);
+	if (may_matter(sk))
+		socket_receive(sk, ctx[1], ctx[2]);
 	return 0;
 }
 

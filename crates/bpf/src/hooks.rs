@@ -61,7 +61,7 @@ const TERMINALS: &str = "what is behind terminals";
 const TERMINALS_WAKEUP: &str = "prompt wake-up behind terminals";
 const PIPES: &str = "what is behind pipes and FIFOs";
 const COUNTERS: &str = "what is behind event counters";
-const TCP: &str = "TCP connections as channels, and what is behind local ones";
+const LISTENERS: &str = "to look at what listens only when that changed";
 const UDP: &str = "UDP sockets as channels, and what is behind local ones";
 const PI_FUTEX: &str = "that who holds a futex with priority inheritance is lifted by who waits for it";
 const FUTEX: &str = "that who holds a mutex shared between processes is lifted by who waits for it";
@@ -73,6 +73,10 @@ const READV: &str = "that a file channel's end is not taken for input by readv";
 const TEE: &str = "that tee is not taken for reading a file channel";
 const URING: &str = "that what fails in io_uring is not taken for access to a file channel";
 const WRITES: &str = "writes to socket channels";
+
+/// By these it is known when what listens changes.
+pub(crate) const LISTEN_START: &str = "inet_csk_listen_start";
+pub(crate) const LISTEN_END: &str = "inet_csk_listen_stop";
 
 /// Every hook. A tracepoint goes by the function that calls its programs.
 pub(crate) const HOOKS: &[Hook] = &[
@@ -105,7 +109,8 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_eventfd_write", "eventfd_write", COUNTERS),
     hook("appease_eventfd_read", "eventfd_read", COUNTERS),
     hook("appease_unix_splice", "unix_stream_splice_read", "what is spliced from unix sockets"),
-    hook("appease_tcp_send", "tcp_sendmsg", TCP),
+    hook("appease_listen", LISTEN_START, LISTENERS),
+    hook("appease_listen_end", LISTEN_END, LISTENERS),
     hook("appease_tcp_splice", "tcp_splice_read", "what is spliced from TCP connections"),
     hook("appease_udp_send", "udp_sendmsg", UDP),
     hook("appease_udp_sent", "udp_sendmsg", UDP),

@@ -283,22 +283,27 @@ impl Glance {
             Target::UnixPath { .. } => flag(raw::APPEASE_PORTS_UNIX),
             Target::UnixAbstract { .. } => flag(raw::APPEASE_PORTS_UNIX_NAME),
             Target::Socket { protocol, side, port, .. } => {
-                if (*protocol, *side) == (Protocol::Udp, Side::Connect) {
-                    flag(raw::APPEASE_PORTS_UDP_CONNECT);
+                match (protocol, side) {
+                    (Protocol::Tcp, Side::Connect) => flag(raw::APPEASE_PORTS_TCP_CONNECT),
+                    (Protocol::Udp, Side::Connect) => flag(raw::APPEASE_PORTS_UDP_CONNECT),
+                    (_, Side::Accept) => {}
                 }
                 match (port, protocol) {
                     (None, Protocol::Tcp) => flag(raw::APPEASE_PORTS_ANY_TCP),
                     (None, Protocol::Udp) => flag(raw::APPEASE_PORTS_ANY_UDP),
                     (Some(port), _) => {
                         let is_set = change(self.sockets.entry((*protocol, *side, *port)).or_default());
-                        let words = match (protocol, side) {
-                            (Protocol::Tcp, Side::Accept) => &mut self.ports.tcp_accept,
-                            (Protocol::Tcp, Side::Connect) => &mut self.ports.tcp_connect,
-                            (Protocol::Udp, Side::Accept) => &mut self.ports.udp_accept,
-                            (Protocol::Udp, Side::Connect) => &mut self.ports.udp_connect,
+                        let (bit, index) = match (protocol, side) {
+                            (Protocol::Tcp, Side::Accept) => (raw::APPEASE_PORT_TCP_ACCEPT, *port),
+                            (Protocol::Tcp, Side::Connect) => (raw::APPEASE_PORT_TCP_CONNECT, port.to_be()),
+                            (Protocol::Udp, Side::Accept) => (raw::APPEASE_PORT_UDP_ACCEPT, *port),
+                            // A socket for datagrams need not know its far end: it is looked at by the flag.
+                            (Protocol::Udp, Side::Connect) => return,
                         };
-                        let (word, bit) = (usize::from(*port / 64), 1 << (port % 64));
-                        words[word] = if is_set { words[word] | bit } else { words[word] & !bit };
+                        #[allow(clippy::cast_possible_truncation)]
+                        let bit = bit as u8;
+                        let named = &mut self.ports.named[usize::from(index)];
+                        *named = if is_set { *named | bit } else { *named & !bit };
                     }
                 }
             }
@@ -331,14 +336,14 @@ mod tests {
             port: Some(22),
         };
         let mut glance = Glance::default();
-        let has = |glance: &Glance| glance.ports.tcp_accept[0] & (1 << 22) != 0;
+        let has = |glance: &Glance| u32::from(glance.ports.named[22]) == raw::APPEASE_PORT_TCP_ACCEPT;
         glance.count(&target("192.0.2.1"), true);
         glance.count(&target(""), true);
         glance.count(&target(""), false);
         assert!(has(&glance));
         glance.count(&target("192.0.2.1"), false);
         assert!(!has(&glance));
-        assert_eq!(glance.ports.tcp_accept, [0; 1024]);
+        assert_eq!(glance.ports.named, [0; 65536]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Loading `sense.bpf.c`: the hooks that this kernel has now, and those of modules when they arrive.
 
-use std::{cell::RefCell, collections::HashMap, mem::MaybeUninit, os::fd::AsFd, path::Path, time::Duration};
+use std::{cell::RefCell, collections::HashMap, mem::MaybeUninit, os::fd::AsFd, path::Path, ptr, time::Duration};
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, ProgramInput,
@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use crate::{
     ConfidenceOptions, Error, Handler, MissingHook, Policy, Process,
     abi::{raw, words},
-    hooks::{HOOKS, Hook, Wanted},
+    hooks::{HOOKS, Hook, LISTEN_END, LISTEN_START, Wanted},
     rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
 };
@@ -212,6 +212,16 @@ impl Sensor {
             .test_run(ProgramInput::default())
             .map(|_| ())
             .map_err(|e| Error::libbpf("stand the hooks down", e))
+    }
+
+    /// How many times TCP sockets began or ceased to listen, in any network namespace; `None` when that is not watched.
+    #[must_use]
+    pub fn listener_changes(&self) -> Option<u64> {
+        let is_watched = |function| self.attached.iter().any(|(attached, _)| HOOKS[*attached].function == function);
+        let armed = self.main.maps.data_armed_data.as_deref()?;
+        // SAFETY: a live word of memory that the kernel's programs write, too.
+        let changes = unsafe { ptr::from_ref(&armed.armed.listeners).read_volatile() };
+        (is_watched(LISTEN_START) && is_watched(LISTEN_END)).then_some(changes)
     }
 
     /// Hooks that are not attached, and what that costs.

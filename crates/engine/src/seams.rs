@@ -22,6 +22,8 @@ pub trait Eyes {
     /// # Errors
     /// When the kernel refuses.
     fn stand_down(&self) -> Result<(), BpfError>;
+    /// How many times TCP sockets began or ceased to listen; `None` when that is not watched.
+    fn listener_changes(&self) -> Option<u64>;
     /// Hooks that are not attached.
     fn missing(&self) -> Vec<MissingHook>;
     /// What is known of the process `pid`; `None` when nothing is.
@@ -168,6 +170,10 @@ impl Eyes for Sensor {
 
     fn stand_down(&self) -> Result<(), BpfError> {
         Self::stand_down(self)
+    }
+
+    fn listener_changes(&self) -> Option<u64> {
+        Self::listener_changes(self)
     }
 
     fn missing(&self) -> Vec<MissingHook> {

@@ -14,7 +14,7 @@ use crate::{
     clock::{self, Deadline},
     ending::evicted,
     scope::Scopes,
-    system::{TOOLS, kernel_log},
+    system::{self, TOOLS, kernel_log},
 };
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -121,7 +121,7 @@ impl Scheduler {
             bail!("{} was not brought along: build it first (appease-lab peers for scx_ schedulers)", argv[0]);
         }
         if scheduler.kind.uses_sched_ext() && !Path::new(STATE).exists() {
-            bail!("this kernel ({}) has no sched_ext: choose another with --kernel", crate::system::kernel_release());
+            bail!("this kernel ({}) has no sched_ext: choose another with --kernel", system::kernel_release());
         }
         // The daemon lives outside of the applications' cgroups.
         let mut daemon = Launch::new("scheduler", Scopes::none(), &argv).start()?;
@@ -163,6 +163,14 @@ impl Scheduler {
             bail!(daemon.complaint(&format!("did not end within {STOP_LIMIT_S} s")));
         };
         Ok((gone_ms, status))
+    }
+
+    /// CPU time that its daemon had since it began, all threads together; the kernel's own scheduler has none.
+    pub fn ran_ns(&self) -> u64 {
+        let Some(daemon) = &self.daemon else { return 0 };
+        let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid()));
+        let files = tasks.into_iter().flatten().flatten().map(|task| task.path().join("schedstat"));
+        files.filter_map(|file| system::ran_ns(&file).ok()).sum()
     }
 
     fn is_ready(&self) -> bool {

@@ -188,7 +188,7 @@ impl<'a> Session<'a> {
         let visits = visitors.map(|visitors| self.start_visits(visitors, scheduler, begin_ns, limit_ns));
         actors.visiting = visits.transpose()?;
         let mut findings = Vec::new();
-        self.run_tasks(&tasks, limit_ns, metrics, &mut findings)?;
+        self.run_tasks(&tasks, limit_ns, scheduler, metrics, &mut findings)?;
         // Typing that goes on beneath another scheduler says nothing.
         self.watch(actors, &tasks, begin_ns, limit_ns, scheduler)?;
         let log = actors.typing.take().map(joined).transpose()?;

@@ -22,6 +22,13 @@ pub const TOOLS: &str = "/run/tools";
 /// After how long without an answer a device is announced again.
 const ANNOUNCE_AGAIN_MS: u64 = 500;
 
+/// CPU time of the task whose `schedstat` this is, ns.
+pub fn ran_ns(schedstat: &Path) -> Result<u64> {
+    let text = fs::read_to_string(schedstat).with_context(|| format!("read {}", schedstat.display()))?;
+    let ran = text.split(' ').next().and_then(|word| word.parse().ok());
+    ran.with_context(|| format!("{} says \"{}\"", schedstat.display(), text.trim()))
+}
+
 struct MountPoint {
     kind: &'static str,
     at: &'static str,

@@ -232,6 +232,9 @@ impl Channels {
         for slot in due {
             self.settle(slot, eyes);
         }
+        if turn == 0 {
+            self.world.look_at_servers_anew();
+        }
         self.find_servers(eyes);
         self.ask_all |= turn == 0;
     }
@@ -376,7 +379,7 @@ impl Channels {
 
     /// Brings the rules of servers up to date.
     fn find_servers(&mut self, eyes: &impl Eyes) {
-        let Some(servers) = self.world.servers() else {
+        let Some(servers) = self.world.servers(eyes) else {
             return;
         };
         let wanted: Vec<Wanted> = servers

@@ -55,6 +55,10 @@ impl Eyes for FakeKernel {
         Ok(())
     }
 
+    fn listener_changes(&self) -> Option<u64> {
+        None
+    }
+
     fn missing(&self) -> Vec<MissingHook> {
         Vec::new()
     }

@@ -112,8 +112,8 @@ impl World {
     }
 
     /// Servers that listen, if other sockets do than before.
-    pub(super) fn servers(&mut self) -> Option<Vec<Server>> {
-        self.servers.changed(&self.root)
+    pub(super) fn servers(&mut self, eyes: &impl Eyes) -> Option<Vec<Server>> {
+        self.servers.changed(&self.root, eyes.listener_changes())
     }
 
     /// Has [`World::servers`] tell all of them at the next call.

@@ -108,6 +108,10 @@ impl Eyes for FakeEyes {
         Ok(())
     }
 
+    fn listener_changes(&self) -> Option<u64> {
+        None
+    }
+
     fn missing(&self) -> Vec<MissingHook> {
         vec![MissingHook { function: "joydev_read", lost: "joysticks as channels", module: Some("joydev") }]
     }

@@ -3,12 +3,16 @@
 use std::{
     collections::BTreeMap,
     fs,
+    path::Path,
     process::{Child, Command, Stdio},
 };
 
 use anyhow::{Context, Result, bail};
 
-use crate::clock::{self, Deadline};
+use crate::{
+    clock::{self, Deadline},
+    system,
+};
 
 /// How long a program may take to start, busy seconds.
 const START_LIMIT_S: u64 = 20;
@@ -60,10 +64,7 @@ impl Task {
 
     /// CPU time that it had since it began, ns.
     pub fn ran_ns(&self) -> Result<u64> {
-        let path = format!("/proc/{}/schedstat", self.pid());
-        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        let ran = text.split(' ').next().and_then(|word| word.parse().ok());
-        ran.with_context(|| format!("{path} says \"{}\"", text.trim()))
+        system::ran_ns(Path::new(&format!("/proc/{}/schedstat", self.pid())))
     }
 
     /// Its standing with the kernel.

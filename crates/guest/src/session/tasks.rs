@@ -9,6 +9,7 @@ use crate::{
     check::Checks,
     clock::{self, Deadline, idle_ns, now_ns, to_ms},
     ending::stalled,
+    scheduler::Scheduler,
 };
 
 /// Time for a first run, in seconds of a busy CPU.
@@ -70,12 +71,14 @@ impl Session<'_> {
         &mut self,
         tasks: &[Task],
         limit_ns: u64,
+        scheduler: &Scheduler,
         metrics: &mut Metrics,
         findings: &mut Vec<anyhow::Error>,
     ) -> Result<()> {
         let mut checks = Checks::default();
         let mut sum = (0.0, 0.0);
         for task in tasks {
+            let daemon_before_ns = scheduler.ran_ns();
             let (idle_before, start_ns) = (idle_ns(), now_ns());
             let mut program = Launch::new(&task.id, self.scopes, &["sh", "-c", &task.run]).start()?;
             let ended = program.wait_until(limit_ns)?;
@@ -103,6 +106,8 @@ impl Session<'_> {
                 let busy_ms = work_ms * f64::from(self.job.machine.cpus) - idle_ms;
                 scalar(metrics, &format!("{}_work_ms", task.id), work_ms);
                 scalar(metrics, &format!("{}_busy_ms", task.id), busy_ms);
+                let daemon_ms = to_ms(scheduler.ran_ns().saturating_sub(daemon_before_ns));
+                scalar(metrics, &format!("{}_daemon_ms", task.id), daemon_ms);
                 sum = (sum.0 + work_ms, sum.1 + busy_ms);
             }
         }

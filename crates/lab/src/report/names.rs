@@ -39,6 +39,7 @@ const METRICS: &[Known] = &[
     known("other_lane_pct", "CPU time given in the other lane", Better::Neither),
     known("work_ms", "Work, start to end", Better::Less),
     known("busy_ms", "CPU time of the machine during the work", Better::Less),
+    known("daemon_ms", "CPU time of the scheduler’s daemon during the work", Better::Less),
     known("longest_wait_ms", "Longest wait of any runnable task for a CPU", Better::Less),
     known("work_conserving_pct", "Time without a CPU idle while a task waits", Better::More),
     known("checks", "Checks made", Better::Neither),

@@ -110,7 +110,8 @@ impl Machines {
         Ok(runs)
     }
 
-    /// Runs in one machine of several CPUs, which has as many of the host's processors for itself; all must end well.
+    /// Runs one after another in one machine, in the short form: what is compared are the runs of one boot; all must end well.
+    /// With one CPU in exact mode, with several in parallel mode, which has as many of the host's processors for itself.
     pub fn good_runs_in_one_boot<const N: usize>(
         &self,
         scenario: &str,
@@ -121,9 +122,9 @@ impl Machines {
     ) -> anyhow::Result<[Run; N]> {
         let (under, cpus_text) = (schedulers.join(","), cpus.to_string());
         let slots = self.processors.min(usize::try_from(cpus)?);
+        let mode = if cpus == 1 { "exact" } else { "parallel" };
         self.take_slots(slots);
-        // The short form: what is compared are the two of one boot.
-        let more = ["--mode", "parallel", "--cpus", &cpus_text, "--same-boot", "--short", "--kernel", kernel];
+        let more = ["--mode", mode, "--cpus", &cpus_text, "--same-boot", "--short", "--kernel", kernel];
         let runs = self.make(scenario, &under, load, &more);
         self.give_slots(slots);
         let runs = runs.with_context(|| format!("{scenario} under {under} at {load}, {cpus} CPUs"))?;

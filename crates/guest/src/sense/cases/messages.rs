@@ -6,6 +6,7 @@ use super::{Case, case};
 use crate::sense::{
     object::Kind,
     stage::Stage,
+    way::Way,
     wire::{End, Order},
 };
 
@@ -13,7 +14,10 @@ pub fn all() -> Vec<Case> {
     let kinds = Kind::ALL.iter().map(|&kind| case(&kind.to_string(), move |stage| message(stage, kind)));
     let ends = [Kind::Pipe, Kind::UnixStream, Kind::Tcp];
     let ends = ends.into_iter().map(|kind| case(&format!("end of {kind}"), move |stage| end_of_file(stage, kind)));
-    kinds.chain(ends).chain([case("fork", fork), case("chain", chain), case("echo", echo)]).collect()
+    kinds
+        .chain(ends)
+        .chain([case("tcp by each call", by_each_call), case("fork", fork), case("chain", chain), case("echo", echo)])
+        .collect()
 }
 
 fn message(stage: &mut Stage, kind: Kind) -> Result<()> {
@@ -53,6 +57,21 @@ fn message(stage: &mut Stage, kind: Kind) -> Result<()> {
         "is served for the later key",
         if after > before { Ok(()) } else { Err(anyhow!("{before:?}, then {after:?}")) },
     );
+    Ok(())
+}
+
+/// Who sends by TCP is found by the call that sends: each names its socket somewhere.
+fn by_each_call(stage: &mut Stage) -> Result<()> {
+    for way in [Way::Vector, Way::Socket, Way::Message, Way::Splice, Way::Sendfile] {
+        let (link, order) = (stage.link(Kind::Tcp)?, Order::Give(End::Output, way));
+        let mut first = stage.handler("first", None, Some(&link.writer))?;
+        let mut second = stage.actor("second", Some(&link.reader), None)?;
+        stage.attend(&mut first)?;
+        first.does(&order)?;
+        second.reads()?;
+        let origin = stage.by_remote(&first);
+        stage.verdict(&order.to_string(), second.attended(&origin, &[(Kind::Tcp.object(), second.pid)]));
+    }
     Ok(())
 }
 
