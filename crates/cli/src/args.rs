@@ -44,6 +44,8 @@ pub enum Command {
     Channel(ChannelCommand),
     /// Have the daemon read its configuration anew; a wrong one changes nothing. Needs root.
     Reload,
+    /// Have an X server serve the window with the keyboard focus first, until interrupted; needs no root, and no daemon.
+    X11(X11),
     /// What this kernel offers, and why something is off.
     Doctor,
     /// Write man pages and shell completions into a directory.
@@ -226,6 +228,17 @@ pub struct Run {
     /// Who communicates with a handler this shortly before or after its activation is a cohandler, milliseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().co_delta_ms, help_heading = "Policy rsio")]
     pub co_delta_ms: u64,
+}
+
+/// Options of `appease x11`.
+#[derive(Debug, clap::Args)]
+pub struct X11 {
+    /// The display, such as :0 [default: that of $DISPLAY].
+    #[arg(long, value_name = "NAME")]
+    pub display: Option<String>,
+    /// More messages.
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
 }
 
 /// Policies by name.

@@ -1,5 +1,5 @@
 //! The `appease` command: `run` is the daemon; `status`, `why`, `channel` and `reload` ask it over its control socket;
-//! `doctor` examines the machine.
+//! `x11` is the agent of an X display; `doctor` examines the machine.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -53,6 +53,10 @@ fn run(args: &Args) -> Result<ExitCode> {
         }
         Command::Channel(command) => print(&channel(command, run_dir)?)?,
         Command::Reload => print(&channel::reloaded(connect(run_dir)?.reload()?))?,
+        Command::X11(x11) => {
+            logging::start(x11.verbose);
+            appease_x11::run(x11.display.as_deref())?;
+        }
         Command::Doctor => {
             let findings = appease_engine::doctor::examine(run_dir);
             print(&doctor::text(&findings))?;

@@ -86,6 +86,21 @@ fn clients_say_that_no_daemon_runs() {
 }
 
 #[test]
+fn x11_refuses_without_an_x_display() {
+    for (variables, args, wanted) in [
+        (&[][..], &[][..], "there is no X display: name one by --display"),
+        (&[("WAYLAND_DISPLAY", "wayland-0")], &[], "wayland-0 is a display of Wayland"),
+        (&[("DISPLAY", ":0")], &["--display", ":4095"], "display :4095 cannot be reached"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_appease"));
+        command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").envs(variables.iter().copied());
+        let message = refusal(&command.arg("x11").args(args).output().expect("start appease"));
+        assert!(message.contains(wanted), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+}
+
+#[test]
 fn nonsense_on_the_command_line_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     for (args, wanted) in [

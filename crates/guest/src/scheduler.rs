@@ -14,6 +14,7 @@ use crate::{
     clock::{self, Deadline},
     ending::evicted,
     scope::Scopes,
+    screen::Screen,
     system::{self, TOOLS, kernel_log},
 };
 
@@ -22,6 +23,8 @@ const SEQUENCE: &str = "/sys/kernel/sched_ext/enable_seq";
 /// Programs pass the verifier slowly in an emulated machine.
 const START_LIMIT_S: u64 = 90;
 const STOP_LIMIT_S: u64 = 20;
+/// `appease x11` owns it once it is at work.
+const FOCUS_SELECTION: &str = "_APPEASE_X11_S0";
 /// RSIO section 6.5 compares with users who all raise their priority so.
 const RAISED_NICE: i32 = -10;
 
@@ -93,6 +96,12 @@ impl Kind {
         }
     }
 
+    /// Whether it has the X server serve the focus first: what our own policy brings, and others do not.
+    fn serves_focus(&self) -> bool {
+        let ours = |word: &Option<String>, but: &[&str]| word.as_deref().is_none_or(|word| but.contains(&word));
+        matches!(self, Self::Appease { policy, backend } if ours(policy, &["appease"]) && ours(backend, &["auto", "scx"]))
+    }
+
     fn uses_sched_ext(&self) -> bool {
         match self {
             Self::Eevdf | Self::Scopes | Self::Nice => false,
@@ -106,6 +115,8 @@ impl Kind {
 pub struct Scheduler {
     kind: Kind,
     daemon: Option<Program>,
+    /// The agent of the display.
+    agent: Option<Program>,
     sequence: String,
 }
 
@@ -115,7 +126,7 @@ impl Scheduler {
         if !["", "disabled"].contains(&state().as_str()) {
             bail!("another sched_ext scheduler is still in charge ({STATE} is {})", state());
         }
-        let mut scheduler = Self { daemon: None, sequence: sequence(), kind };
+        let mut scheduler = Self { daemon: None, agent: None, sequence: sequence(), kind };
         let Some(argv) = scheduler.kind.command() else { return Ok(scheduler) };
         if !Path::new(&argv[0]).exists() {
             bail!("{} was not brought along: build it first (appease-lab peers for scx_ schedulers)", argv[0]);
@@ -140,13 +151,24 @@ impl Scheduler {
         Ok(scheduler)
     }
 
+    /// Starts what it brings for the X server, if anything, and waits until that is at work.
+    pub fn serve_display(&mut self) -> Result<()> {
+        if !self.kind.serves_focus() {
+            return Ok(());
+        }
+        let argv = [format!("{TOOLS}/appease"), "x11".into(), "--verbose".into()];
+        let agent = self.agent.insert(Launch::new("agent", Scopes::none(), &argv).start()?);
+        Screen::connect()?.wait_for_selection(FOCUS_SELECTION, agent)
+    }
+
     /// Ends it, and waits until the kernel schedules by itself. Should it stay, the next one says so.
     pub fn stop(mut self) {
-        let Some(mut daemon) = self.daemon.take() else { return };
-        if !daemon.ends_when_asked(STOP_LIMIT_S) {
-            eprintln!("{}", daemon.complaint(&format!("did not end within {STOP_LIMIT_S} s, and is killed")));
+        for mut program in self.agent.take().into_iter().chain(self.daemon.take()) {
+            if !program.ends_when_asked(STOP_LIMIT_S) {
+                eprintln!("{}", program.complaint(&format!("did not end within {STOP_LIMIT_S} s, and is killed")));
+            }
+            program.kill();
         }
-        daemon.kill();
         if self.kind.uses_sched_ext() {
             wait_until_disabled(50);
         }
@@ -183,6 +205,9 @@ impl Scheduler {
 
     /// Whether it is still in charge; if not, an error that says why.
     pub fn must_be_in_charge(&mut self) -> Result<()> {
+        if let Some(agent) = &mut self.agent {
+            agent.must_run()?;
+        }
         let Some(daemon) = &mut self.daemon else { return Ok(()) };
         let ended = daemon.ended()?;
         let uses_sched_ext = self.kind.uses_sched_ext();
@@ -230,7 +255,8 @@ impl Scheduler {
 
     /// What the daemon logged last.
     pub fn log_tail(&self) -> String {
-        self.daemon.as_ref().map(|daemon| daemon.log_tail(20)).unwrap_or_default()
+        let logs = self.daemon.iter().chain(&self.agent).map(|program| program.log_tail(20));
+        logs.filter(|log| !log.is_empty()).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -307,6 +333,16 @@ mod tests {
             ours(Some("rsio"), Some("none")).command().map(|argv| argv.join(" ")).as_deref(),
             Some("/run/tools/appease run --policy rsio --backend none")
         );
+        for (name, serves) in [
+            ("appease", true),
+            ("appease:appease@scx", true),
+            ("appease:rsio", false),
+            ("appease:appease@none", false),
+            ("eevdf", false),
+            ("scx_lavd", false),
+        ] {
+            assert_eq!(Kind::parse(name).expect(name).serves_focus(), serves, "{name}");
+        }
         let error = Kind::parse("eevfd").expect_err("unknown");
         insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);
         assert!(Kind::parse("scx_../sh").is_err());

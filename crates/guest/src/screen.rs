@@ -152,6 +152,20 @@ impl Screen {
         }
     }
 
+    /// Waits until somebody owns a selection, as `owner` does once it is at work.
+    pub fn wait_for_selection(&self, name: &str, owner: &mut Program) -> Result<()> {
+        let deadline = Deadline::after_s(WINDOW_LIMIT_S);
+        let atom = self.connection.intern_atom(false, name.as_bytes())?.reply().context("name a selection")?.atom;
+        while self.connection.get_selection_owner(atom)?.reply().context("ask for a selection")?.owner == x11rb::NONE {
+            owner.must_run()?;
+            if deadline.has_passed() {
+                return Err(owner.complaint(&format!("was not at work within {WINDOW_LIMIT_S} s")));
+            }
+            clock::sleep_ms(20);
+        }
+        Ok(())
+    }
+
     /// Waits for the window with this title, and says where it is.
     pub fn window(&self, title: Title, owner: &mut Program) -> Result<Rect> {
         let deadline = Deadline::after_s(WINDOW_LIMIT_S);

@@ -162,6 +162,9 @@ impl<'a> Session<'a> {
         // As on a machine that starts its scheduler at boot: before anybody types.
         let scheduler = round.scheduler.insert(Scheduler::start(Kind::parse(scheduler)?)?);
         scheduler.add_channels(&self.job.scenario.channels)?;
+        if self.needs_screen() {
+            scheduler.serve_display()?;
+        }
         self.host.phase("scheduler-ready");
         let mut crew = self.crew()?;
         let visitors = self.visitors()?;
