@@ -233,7 +233,7 @@ impl Channels {
             self.settle(slot, eyes);
         }
         if turn == 0 {
-            self.world.look_at_servers_anew();
+            self.world.doubt_servers();
         }
         self.find_servers(eyes);
         self.ask_all |= turn == 0;

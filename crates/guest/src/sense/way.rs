@@ -56,6 +56,9 @@ impl Way {
         Self::Tee,
     ];
 
+    /// Those that send by a socket, beside write.
+    pub const SENDING: [Self; 5] = [Self::Vector, Self::Socket, Self::Message, Self::Splice, Self::Sendfile];
+
     /// Takes what there is from `end`; the bytes.
     pub fn take(self, end: BorrowedFd<'_>) -> Result<usize> {
         let mut buffer = [0; 4096];

@@ -62,7 +62,7 @@ fn message(stage: &mut Stage, kind: Kind) -> Result<()> {
 
 /// Who sends by TCP is found by the call that sends: each names its socket somewhere.
 fn by_each_call(stage: &mut Stage) -> Result<()> {
-    for way in [Way::Vector, Way::Socket, Way::Message, Way::Splice, Way::Sendfile] {
+    for way in Way::SENDING {
         let (link, order) = (stage.link(Kind::Tcp)?, Order::Give(End::Output, way));
         let mut first = stage.handler("first", None, Some(&link.writer))?;
         let mut second = stage.actor("second", Some(&link.reader), None)?;

@@ -220,8 +220,7 @@ fn written(stage: &mut Stage) -> Result<()> {
     let _rule = Rule::add(&format!("write accept :{PORT}"))?;
     let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
     opens_nothing(stage, "who reads", &link)?;
-    let ways = [Way::Vector, Way::Socket, Way::Message, Way::Splice, Way::Sendfile];
-    let ways = ways.map(|way| Order::Give(End::Output, way));
+    let ways = Way::SENDING.map(|way| Order::Give(End::Output, way));
     for order in [Order::Write(End::Output)].into_iter().chain(ways) {
         let mut server = stage.actor("server", None, Some(&link.reader))?;
         server.does(&order)?;
