@@ -63,7 +63,6 @@ struct armed {
 	u64 last_id;
 	u64 lifts;	/* lifts so far: somebody who is queued already may have to be moved */
 	u64 listeners;	/* so many times TCP sockets began or ceased to listen */
-	u64 has_handlers;	/* there was a handler: without rsio, only where somebody shares memory with who serves */
 };
 
 struct {

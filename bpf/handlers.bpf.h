@@ -113,7 +113,6 @@ static __always_inline struct appease_handler *make_handler(u32 tgid)
 
 	if (handler)
 		return handler;
-	armed.has_handlers = 1;
 	scratch = handler_scratch();
 	if (!scratch)
 		return NULL;

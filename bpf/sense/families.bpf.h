@@ -47,11 +47,11 @@ int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child
 	return 0;
 }
 
-/* A record by the process's number must not be the next one's of that number. */
+/* Policy rsio: a record by the process's number must not be the next one's of that number. */
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(appease_process_exit, struct task_struct *task)
 {
-	if (armed.has_handlers && !task->signal->live.counter)
+	if (!task->signal->live.counter)
 		forget_handler(task->tgid);
 	return 0;
 }

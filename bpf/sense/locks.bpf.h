@@ -277,6 +277,9 @@ int appease_futex_wake(u64 *ctx)
 	if (woken->tgid == tgid)
 		goto out;
 	partner = bpf_task_storage_get(&processes, woken->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/* A record from before is of another process, which had this number once: policy appease hears of no process's end. */
+	if (!process->has_partners)
+		bpf_map_delete_elem(&handlers, &tgid);
 	handler = make_handler(tgid);
 	if (!partner || !handler)
 		goto out;

@@ -1,5 +1,7 @@
 //! The hooks of `sense.bpf.c`: program, kernel function, module, and what is lost without it.
 
+use crate::policy::Policy;
+
 /// A hook that is not attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingHook {
@@ -16,6 +18,8 @@ pub struct MissingHook {
 pub(crate) enum Wanted {
     /// Always.
     Always,
+    /// Under this policy.
+    Under(Policy),
     /// While a rule names a file.
     Files,
     /// While a rule wants writes to sockets.
@@ -33,6 +37,11 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
+    /// Whether it is wanted under `policy` from the start to the end.
+    pub(crate) fn is_for_good(&self, policy: Policy) -> bool {
+        matches!(self.wanted, Wanted::Always) || self.wanted == Wanted::Under(policy)
+    }
+
     pub(crate) fn missing(&self) -> MissingHook {
         MissingHook { function: self.function, lost: self.lost, module: self.module }
     }
@@ -67,6 +76,7 @@ const PI_FUTEX: &str = "that who holds a futex with priority inheritance is lift
 const FUTEX: &str = "that who holds a mutex shared between processes is lifted by who waits for it";
 const FILE_LOCK: &str = "that who holds a file lock is lifted by who waits for it";
 const FAMILIES: &str = "that children serve what their parents serve";
+const EXITS: &str = "that a process has not the confidence of an earlier one of its number";
 const KERNEL_LOCK: &str = "that who holds a lock inside the kernel is lifted by who waits for it";
 const SOCKETS: &str = "sockets as channels, and what is behind local ones";
 const READV: &str = "that a file channel's end is not taken for input by readv";
@@ -81,7 +91,7 @@ pub(crate) const LISTEN_END: &str = "inet_csk_listen_stop";
 /// Every hook. A tracepoint goes by the function that calls its programs.
 pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_fork", "__traceiter_sched_process_fork", FAMILIES),
-    hook("appease_process_exit", "__traceiter_sched_process_exit", FAMILIES),
+    when(Wanted::Under(Policy::Rsio), hook("appease_process_exit", "__traceiter_sched_process_exit", EXITS)),
     hook("appease_contention", "__traceiter_contention_begin", KERNEL_LOCK),
     hook("appease_contention_end", "__traceiter_contention_end", KERNEL_LOCK),
     hook("appease_socket_deliver", "__traceiter_sk_data_ready", SOCKETS),
@@ -123,7 +133,7 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_futex_wait_end", "__futex_wait", FUTEX),
     hook("appease_file_lock_wait", "__locks_insert_block", FILE_LOCK),
     hook("appease_file_lock_wait_end", "__locks_delete_block", FILE_LOCK),
-    hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory"),
+    when(Wanted::Under(Policy::Appease), hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory")),
     when(Wanted::Files, hook("appease_file_access", "inotify_handle_inode_event", "files as channels")),
     when(Wanted::Files, hook("appease_readv", "vfs_readv", READV)),
     when(Wanted::Files, hook("appease_readv_end", "vfs_readv", READV)),

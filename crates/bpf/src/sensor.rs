@@ -84,7 +84,7 @@ impl Sensor {
         // Hooks of modules, and such as rest, are loaded apart: one that cannot be must not take the others with it.
         let is_there = |i: &usize| kernel.type_by_name::<Func<'_>>(HOOKS[*i].function).is_some();
         let in_kernel: Vec<usize> = (0..HOOKS.len()).filter(is_there).collect();
-        let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].wanted == Wanted::Always).collect();
+        let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].is_for_good(options.policy)).collect();
         // Where not all can be loaded together, nearly all of them can be by themselves.
         let (main, together) = match load_object(options, &wanted, None) {
             Ok(main) => (main, true),
@@ -124,14 +124,15 @@ impl Sensor {
     /// needs any more. Returns the functions of those attached. One that cannot be is left out from then on.
     pub fn attach_new_modules(&mut self) -> Vec<&'static str> {
         let files = self.glance.borrow().files > 0;
+        let policy = self.options.policy;
         let is_wanted = |hook: &Hook| match hook.wanted {
-            Wanted::Always => true,
+            Wanted::Always | Wanted::Under(_) => hook.is_for_good(policy),
             Wanted::Files => files,
             Wanted::SocketWrites => self.socket_writes,
         };
         let is_new = |&i: &usize| {
             let hook = &HOOKS[i];
-            let is_late = hook.wanted != Wanted::Always && (hook.module.is_none() || self.in_kernel.contains(&i));
+            let is_late = !hook.is_for_good(policy) && (hook.module.is_none() || self.in_kernel.contains(&i));
             is_wanted(hook)
                 && (is_late || module_is_there(hook))
                 && !self.refused.contains(&i)
@@ -228,7 +229,7 @@ impl Sensor {
     #[must_use]
     pub fn missing(&self) -> Vec<MissingHook> {
         let is_missing = |&i: &usize| {
-            let rests = HOOKS[i].wanted != Wanted::Always && !self.refused.contains(&i);
+            let rests = !HOOKS[i].is_for_good(self.options.policy) && !self.refused.contains(&i);
             !rests && !self.attached.iter().any(|(attached, _)| *attached == i)
         };
         let mut missing: Vec<MissingHook> = (0..HOOKS.len()).filter(is_missing).map(|i| HOOKS[i].missing()).collect();

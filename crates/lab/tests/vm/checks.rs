@@ -51,7 +51,7 @@ const OPERATIONS: [(&str, Option<f64>); 10] = [
     ("unix", Some(40_000.0)),
     ("tcp", Some(40_000.0)),
     ("select", Some(50_000.0)),
-    ("fork", Some(1_000.0)),
+    ("fork", Some(4_000.0)),
     ("exec", None),
     ("switch", Some(40_000.0)),
 ];
