@@ -73,7 +73,8 @@ tar=$1 list=$2 scratch=$3
 shift 3
 mkdir -p "$scratch"
 if [ -n "$list" ]; then
-    tar -x -f "$tar" -C "$scratch" --no-recursion --verbatim-files-from --files-from="$list"
+    # For tar, an empty list is none.
+    [ ! -s "$list" ] || tar -x -f "$tar" -C "$scratch" --no-recursion --verbatim-files-from --files-from="$list"
 else
     tar -x -f "$tar" -C "$scratch" --exclude='./dev/*'
 fi
@@ -95,7 +96,7 @@ mod tests {
 
     use anyhow::Result;
 
-    use super::{Content, from_tree};
+    use super::{Content, from_tar, from_tree};
     use crate::host::Tool;
 
     #[test]
@@ -111,6 +112,25 @@ mod tests {
         let text =
             Tool::new("debugfs", "look into the image").args(["-R", "cat /hello"]).args([&image]).output(None)?;
         assert_eq!(text, "there");
+        Ok(())
+    }
+
+    #[test]
+    fn an_empty_list_gives_an_empty_image() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let (tar, list, image) = (dir.path().join("tar"), dir.path().join("list"), dir.path().join("image"));
+        fs::write(dir.path().join("hello"), "there")?;
+        Tool::new("tar", "make an archive")
+            .args(["-C"])
+            .args([dir.path()])
+            .args(["-cf"])
+            .args([&tar])
+            .args(["./hello"])
+            .run(None)?;
+        fs::write(&list, "")?;
+        from_tar(&tar, Some(&list), &dir.path().join("tree"), "test", &image, Content::default(), None)?;
+        let text = Tool::new("debugfs", "look into the image").args(["-R", "ls -p /"]).args([&image]).output(None)?;
+        assert!(!text.contains("hello"), "{text}");
         Ok(())
     }
 }

@@ -85,7 +85,9 @@ pub fn overlay(layout: &Layout, store: &Store, packages: &[String]) -> Result<Pa
         let lines = fs::read_to_string(base.join("index.txt")).context("read the base image's index")?;
         let (paths, content) = index.beyond(&lines);
         let list = part.join("list.txt");
-        fs::write(&list, paths.join("\n") + "\n").context("write the overlay's list")?;
+        // Empty when the base has all that is wanted.
+        let wanted: String = paths.iter().map(|path| format!("{path}\n")).collect();
+        fs::write(&list, wanted).context("write the overlay's list")?;
         step.says("writing the image");
         let image = part.join("overlay.ext4");
         ext4::from_tar(&tar, Some(&list), &part.join("tree"), "overlay", &image, content, Some(&step))?;
