@@ -39,7 +39,7 @@ pub(crate) struct Hook {
 impl Hook {
     /// Whether it is wanted under `policy` from the start to the end.
     pub(crate) fn is_for_good(&self, policy: Policy) -> bool {
-        matches!(self.wanted, Wanted::Always) || self.wanted == Wanted::Under(policy)
+        self.wanted == Wanted::Always || self.wanted == Wanted::Under(policy)
     }
 
     pub(crate) fn missing(&self) -> MissingHook {
