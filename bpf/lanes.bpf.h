@@ -486,10 +486,10 @@ static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
 	return best;
 }
 
-/* The key stands still while it waits: one far ahead would let fresh requests pass for ever. */
+/* The key stands still while it waits. */
 static __always_inline u64 key_in_queue(u64 key, u64 mono)
 {
-	return policy_before(mono + HORIZON_NS, key) ? mono + HORIZON_NS : key;
+	return policy_before(mono + LATEST_NS, key) ? mono + LATEST_NS : key;
 }
 
 /* Queues @p by @key; if it @may_displace, on the CPU of a task that is worth less. */
