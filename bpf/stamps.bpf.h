@@ -23,6 +23,7 @@ struct doing {
 	struct stamp_key via;	/* stamp that a kernel worker carries on */
 	u64 via_ns;		/* since when; 0: none */
 	u64 sending_ns;		/* since when it sends a datagram for a customer; 0: it does not */
+	u64 writes_to;		/* UDP socket that a rule may name, through which it sends; 0: none */
 	u64 withheld;		/* inode of a watched file; the call that it is in says itself what it did to it; 0: none */
 	u32 withheld_wd;	/* the watch of which an event came meanwhile; 0: none */
 	u32 lifted;		/* process that it lifted while it waits for a lock; 0: none */

@@ -17,6 +17,10 @@
 #define ETH_P_IPV6 0x86dd
 #define LOOPBACK_IFINDEX 1
 #define PACKET_LOOPBACK 5
+#define IFF_LOOPBACK 8
+#define IP_OFFSET 0x1fff
+#define IP6_OFFSET 0xfff8
+#define NEXTHDR_FRAGMENT 44
 
 /* Channels */
 
@@ -503,53 +507,109 @@ int appease_udp_receive(u64 *ctx)
 	return 0;
 }
 
-/* Where a datagram goes: as the call says, else where its socket is connected to. */
-static __always_inline void far_of_message(struct msghdr *msg, struct inet_ends *ends)
+/*
+ * Datagrams to customers. Which address a socket sends from, and whether to this machine itself, is known once the kernel has
+ * found the way: a hook sees what is queued at a device, in the middle of the call that sends it, where that is not the loopback.
+ */
+static __always_inline void begin_udp_write(struct sock *sk)
 {
-	void *name = BPF_CORE_READ(msg, msg_name);
-	struct sockaddr_in6 to = {};
+	struct doing *doing;
 
-	if (!name || bpf_probe_read_kernel(&to, sizeof(to), name))
-		return;
-	ends->far_port = bpf_ntohs(to.sin6_port);
-	if (to.sin6_family == AF_INET6) {
-		copy_address(ends->far, &to.sin6_addr);
-	} else {
-		ends->far[0] = 0;
-		ends->far[1] = mapped(((struct sockaddr_in *)&to)->sin_addr.s_addr);
-	}
+	if (is_udp_watched(sk) && (doing = current_doing()))
+		doing->writes_to = (u64)sk;
 }
 
-/* @is_ipv6: by the function for IPv6, which calls the other one for an address of IPv4. */
-static __always_inline void note_udp_written(struct sock *sk, struct msghdr *msg, bool is_ipv6)
+static __always_inline void end_udp_write(struct sock *sk)
 {
-	struct inet_ends ends;
+	struct doing *doing;
 
-	if (!is_udp_watched(sk))
-		return;
-	ends_of_socket(sk, &ends);
-	far_of_message(msg, &ends);
-	/* A piece of a datagram that is put together by several calls: only the first need say where it goes. */
-	if (!ends.far_port)
-		return;
-	if (is_ipv6 && !ends.far[0] && (u32)ends.far[1] == bpf_htonl(0xffff))
-		return;
-	inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
+	if (is_udp_watched(sk) && (doing = try_current_doing()))
+		doing->writes_to = 0;
+}
+
+SEC("fentry/udp_sendmsg")
+int appease_udp_write(u64 *ctx)
+{
+	begin_udp_write((struct sock *)ctx[0]);
+	return 0;
 }
 
 SEC("fexit/udp_sendmsg")
-int appease_udp_written(u64 *ctx)
+int appease_udp_write_end(u64 *ctx)
 {
-	if (returned_int(ctx) > 0)
-		note_udp_written((struct sock *)ctx[0], (struct msghdr *)ctx[1], false);
+	end_udp_write((struct sock *)ctx[0]);
+	return 0;
+}
+
+SEC("fentry/udpv6_sendmsg")
+int appease_udp6_write(u64 *ctx)
+{
+	begin_udp_write((struct sock *)ctx[0]);
 	return 0;
 }
 
 SEC("fexit/udpv6_sendmsg")
-int appease_udp6_written(u64 *ctx)
+int appease_udp6_write_end(u64 *ctx)
 {
-	if (returned_int(ctx) > 0)
-		note_udp_written((struct sock *)ctx[0], (struct msghdr *)ctx[1], true);
+	end_udp_write((struct sock *)ctx[0]);
+	return 0;
+}
+
+/* The ends of a datagram that leaves; false for all but its first fragment. */
+static __always_inline bool ends_of_leaving(struct sk_buff *skb, struct inet_ends *ends)
+{
+	unsigned char *at = BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
+	struct udphdr udp = {};
+	u32 length;
+
+	if (BPF_CORE_READ(skb, protocol) == bpf_htons(ETH_P_IPV6)) {
+		struct {
+			struct ipv6hdr ip;
+			struct frag_hdr fragment;
+		} head = {};
+
+		bpf_probe_read_kernel(&head, sizeof(head), at);
+		length = sizeof(head.ip);
+		if (head.ip.nexthdr == NEXTHDR_FRAGMENT) {
+			if (head.fragment.frag_off & bpf_htons(IP6_OFFSET))
+				return false;
+			length = sizeof(head);
+		}
+		copy_address(ends->near, &head.ip.saddr);
+		copy_address(ends->far, &head.ip.daddr);
+	} else {
+		struct iphdr ip = {};
+
+		bpf_probe_read_kernel(&ip, sizeof(ip), at);
+		if (ip.frag_off & bpf_htons(IP_OFFSET))
+			return false;
+		length = ip.ihl * 4;
+		ends->near[0] = ends->far[0] = 0;
+		ends->near[1] = mapped(ip.saddr);
+		ends->far[1] = mapped(ip.daddr);
+	}
+	bpf_probe_read_kernel(&udp, sizeof(udp), at + length);
+	ends->far_port = bpf_ntohs(udp.dest);
+	return true;
+}
+
+SEC("tp_btf/net_dev_queue")
+int appease_udp_written(u64 *ctx)
+{
+	struct sk_buff *skb = (struct sk_buff *)ctx[0];
+	struct sock *sk = skb->sk;
+	struct inet_ends ends;
+	struct doing *doing;
+
+	if (!sk)
+		return 0;
+	doing = try_current_doing();
+	if (!doing || doing->writes_to != (u64)sk || skb->dev->flags & IFF_LOOPBACK)
+		return 0;
+	ends.socket = (u64)sk;
+	ends.near_port = sk->__sk_common.skc_num;
+	if (ends_of_leaving(skb, &ends))
+		inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
 	return 0;
 }
 

@@ -144,8 +144,11 @@ pub(crate) const HOOKS: &[Hook] = &[
     when(Wanted::Files, hook("appease_uring_complete", "io_req_rw_complete", URING)),
     when(Wanted::Files, hook("appease_uring_complete_end", "io_req_rw_complete", URING)),
     when(Wanted::SocketWrites, hook("appease_tcp_sent", "tcp_sendmsg", WRITES)),
-    when(Wanted::SocketWrites, hook("appease_udp_written", "udp_sendmsg", WRITES)),
-    when(Wanted::SocketWrites, of_module("ipv6", hook("appease_udp6_written", "udpv6_sendmsg", WRITES))),
+    when(Wanted::SocketWrites, hook("appease_udp_write", "udp_sendmsg", WRITES)),
+    when(Wanted::SocketWrites, hook("appease_udp_write_end", "udp_sendmsg", WRITES)),
+    when(Wanted::SocketWrites, of_module("ipv6", hook("appease_udp6_write", "udpv6_sendmsg", WRITES))),
+    when(Wanted::SocketWrites, of_module("ipv6", hook("appease_udp6_write_end", "udpv6_sendmsg", WRITES))),
+    when(Wanted::SocketWrites, hook("appease_udp_written", "__traceiter_net_dev_queue", WRITES)),
     when(Wanted::SocketWrites, hook("appease_unix_stream_written", "unix_stream_sendmsg", WRITES)),
     when(Wanted::SocketWrites, hook("appease_unix_dgram_written", "unix_dgram_sendmsg", WRITES)),
 ];

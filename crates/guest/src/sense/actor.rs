@@ -131,7 +131,9 @@ impl Actor {
                 let limit = Duration::from_millis((*ms).into()).try_into().context("limit")?;
                 number(poll(&mut watched, Some(&limit))?)
             }
-            Order::Write(end) | Order::Signal(end) | Order::SendTo(end, _) => write_message(self.end(*end)?, order),
+            Order::Write(end) | Order::Signal(end) | Order::SendTo(end, _) | Order::SendLarge(end, _) => {
+                write_message(self.end(*end)?, order)
+            }
             Order::Burn(ms) => {
                 let start = cpu_time();
                 while cpu_time() - start < Duration::from_millis((*ms).into()) {}
@@ -219,6 +221,7 @@ pub fn write_message(end: impl AsFd, order: &Order) -> Result<i64> {
     let bytes = match order {
         Order::Signal(_) => write(end, &1u64.to_ne_bytes())?,
         Order::SendTo(_, to) => sendto(end, LINE, SendFlags::empty(), to)?,
+        Order::SendLarge(_, to) => sendto(end, &[b'x'; 4000], SendFlags::empty(), to)?,
         _ => write(end, LINE)?,
     };
     number(bytes)

@@ -51,6 +51,8 @@ pub enum Order {
     Signal(End),
     /// Send a datagram there.
     SendTo(End, SocketAddr),
+    /// Send a datagram there that fits no single frame.
+    SendLarge(End, SocketAddr),
     /// Spend so many milliseconds of CPU time.
     Burn(u32),
     /// Start a program, of these words, and wait for its end.
@@ -104,6 +106,7 @@ impl fmt::Display for Order {
             Self::Write(end) => write!(f, "write {end}"),
             Self::Signal(end) => write!(f, "signal {end}"),
             Self::SendTo(end, to) => write!(f, "send-to {end} {to}"),
+            Self::SendLarge(end, to) => write!(f, "send-large {end} {to}"),
             Self::Burn(ms) => write!(f, "burn {ms}"),
             Self::Run(words) => write!(f, "run {}", words.join(" ")),
             Self::Repeat(orders) => {
@@ -139,6 +142,7 @@ impl FromStr for Order {
             ["write", end] => Self::Write(end.parse()?),
             ["signal", end] => Self::Signal(end.parse()?),
             ["send-to", end, to] => Self::SendTo(end.parse()?, to.parse()?),
+            ["send-large", end, to] => Self::SendLarge(end.parse()?, to.parse()?),
             ["burn", ms] => Self::Burn(ms.parse()?),
             ["run", words @ ..] if !words.is_empty() => {
                 Self::Run(words.iter().map(|word| (*word).to_owned()).collect())
@@ -199,6 +203,7 @@ mod tests {
             Order::Write(End::Output),
             Order::Signal(End::Output),
             Order::SendTo(End::Output, ([127, 0, 0, 1], 4000).into()),
+            Order::SendLarge(End::Output, ([127, 0, 0, 1], 4000).into()),
             Order::Burn(100),
             Order::Take(End::Input, Way::Splice),
             Order::Give(End::Output, Way::VectorAt),

@@ -70,18 +70,22 @@ fn written(stage: &mut Stage, here: &'static str) -> Result<()> {
     let mut server = stage.actor("server", None, Some(&link.reader))?;
     server.does(&to(peer))?;
     stage.verdict("to whom it names", server.attended(&by_peer(peer, &server), &[]));
+    let mut server = stage.actor("server", None, Some(&link.reader))?;
+    server.does(&Order::SendLarge(End::Output, peer))?;
+    stage.verdict("in several frames", server.attended(&by_peer(peer, &server), &[]));
     let mut inside = vec![here];
     inside.extend(if peer.is_ipv6() {
         ["::1", "::", "::ffff:127.0.0.1"].as_slice()
     } else {
         &["127.0.0.1", "0.0.0.0"]
     });
-    for address in inside {
-        // Its own address is known, or is not.
-        let bound = if address == here { Some(UdpSocket::bind((here, OTHER_PORT))?.into()) } else { None };
-        let mut hermit = stage.actor("hermit", None, Some(bound.as_ref().unwrap_or(&link.reader)))?;
+    let bound = UdpSocket::bind((here, OTHER_PORT))?.into();
+    for (address, from, socket) in
+        inside.into_iter().map(|address| (address, "any", &link.reader)).chain([(here, "the same", &bound)])
+    {
+        let mut hermit = stage.actor("hermit", None, Some(socket))?;
         hermit.does(&to(SocketAddr::new(address.parse()?, OTHER_PORT)))?;
-        stage.verdict(&format!("to {address}"), hermit.unattended());
+        stage.verdict(&format!("to {address}, from {from}"), hermit.unattended());
     }
     let socket = UdpSocket::from(link.reader.try_clone()?);
     socket.connect(peer).context("answer one client only")?;
@@ -92,7 +96,7 @@ fn written(stage: &mut Stage, here: &'static str) -> Result<()> {
         stage.verdict(&order.to_string(), server.attended(&by_peer(peer, &server), &[]));
     }
     let hits = rule.hits()?;
-    let all = if hits == 5 { Ok(()) } else { Err(anyhow!("{hits} hits of 5 writes")) };
+    let all = if hits == 6 { Ok(()) } else { Err(anyhow!("{hits} hits of 6 writes")) };
     stage.verdict("each write is counted once", all);
     Ok(())
 }
