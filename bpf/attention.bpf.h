@@ -27,7 +27,7 @@ const volatile u32 policy = APPEASE_POLICY_APPEASE;
 /*
  * Age of a request that counts, see policy/unhappiness.h: who was kept waiting has a turn of 3 ms, which counts fourfold, before
  * who comes now. Whoever comes last waits for one turn of each, as in round robin. At 250 ms, twenty turns of each of
- * ten users who had typed a long command at the same time went first, 0.5 s in all.
+ * ten users who had typed a long command at the same time went first, 0.6 s in all.
  */
 #define HORIZON_NS 12000000ULL
 
