@@ -452,30 +452,50 @@ int appease_udp6_sent(void *ctx)
 	return 0;
 }
 
-/* Where a datagram came from, and the address that it was sent to. */
-static __always_inline void ends_of_datagram(struct sock *sk, struct sk_buff *skb, struct inet_ends *ends)
+/*
+ * The two ends of a datagram that comes to @sk, or @leaves it; false for all but the first fragment of one. What comes is whole,
+ * and its headers have been looked at; of what leaves, only the network header's place is sure.
+ */
+static __always_inline bool ends_of_datagram(struct sock *sk, struct sk_buff *skb, bool leaves, struct inet_ends *ends)
 {
+	u64 *source = leaves ? ends->near : ends->far, *destination = leaves ? ends->far : ends->near;
 	unsigned char *head = BPF_CORE_READ(skb, head);
+	u32 at = BPF_CORE_READ(skb, network_header);
 	struct udphdr udp = {};
 
 	ends->socket = (u64)sk;
 	ends->near_port = sk->__sk_common.skc_num;
-	bpf_probe_read_kernel(&udp, sizeof(udp), head + BPF_CORE_READ(skb, transport_header));
-	ends->far_port = bpf_ntohs(udp.source);
 	if (BPF_CORE_READ(skb, protocol) == bpf_htons(ETH_P_IPV6)) {
-		struct ipv6hdr ip = {};
+		struct {
+			struct ipv6hdr ip;
+			struct frag_hdr fragment;
+		} read = {};
 
-		bpf_probe_read_kernel(&ip, sizeof(ip), head + BPF_CORE_READ(skb, network_header));
-		copy_address(ends->near, &ip.daddr);
-		copy_address(ends->far, &ip.saddr);
+		bpf_probe_read_kernel(&read, sizeof(read), head + at);
+		at += sizeof(read.ip);
+		if (read.ip.nexthdr == NEXTHDR_FRAGMENT) {
+			if (read.fragment.frag_off & bpf_htons(IP6_OFFSET))
+				return false;
+			at += sizeof(read.fragment);
+		}
+		copy_address(source, &read.ip.saddr);
+		copy_address(destination, &read.ip.daddr);
 	} else {
 		struct iphdr ip = {};
 
-		bpf_probe_read_kernel(&ip, sizeof(ip), head + BPF_CORE_READ(skb, network_header));
+		bpf_probe_read_kernel(&ip, sizeof(ip), head + at);
+		if (ip.frag_off & bpf_htons(IP_OFFSET))
+			return false;
+		at += ip.ihl * 4;
 		ends->near[0] = ends->far[0] = 0;
-		ends->near[1] = mapped(ip.daddr);
-		ends->far[1] = mapped(ip.saddr);
+		source[1] = mapped(ip.saddr);
+		destination[1] = mapped(ip.daddr);
 	}
+	if (!leaves)
+		at = BPF_CORE_READ(skb, transport_header);
+	bpf_probe_read_kernel(&udp, sizeof(udp), head + at);
+	ends->far_port = bpf_ntohs(leaves ? udp.dest : udp.source);
+	return true;
 }
 
 /* The interface that a datagram came in by; what was sent to a group comes back as if by the loopback. */
@@ -502,8 +522,8 @@ int appease_udp_receive(u64 *ctx)
 	}
 	if (!is_udp_watched(sk))
 		return 0;
-	ends_of_datagram(sk, (struct sk_buff *)ctx[1], &ends);
-	inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, came_by((struct sk_buff *)ctx[1]));
+	if (ends_of_datagram(sk, (struct sk_buff *)ctx[1], false, &ends))
+		inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, came_by((struct sk_buff *)ctx[1]));
 	return 0;
 }
 
@@ -555,44 +575,6 @@ int appease_udp6_write_end(u64 *ctx)
 	return 0;
 }
 
-/* The ends of a datagram that leaves; false for all but its first fragment. */
-static __always_inline bool ends_of_leaving(struct sk_buff *skb, struct inet_ends *ends)
-{
-	unsigned char *at = BPF_CORE_READ(skb, head) + BPF_CORE_READ(skb, network_header);
-	struct udphdr udp = {};
-	u32 length;
-
-	if (BPF_CORE_READ(skb, protocol) == bpf_htons(ETH_P_IPV6)) {
-		struct {
-			struct ipv6hdr ip;
-			struct frag_hdr fragment;
-		} head = {};
-
-		bpf_probe_read_kernel(&head, sizeof(head), at);
-		length = sizeof(head.ip);
-		if (head.ip.nexthdr == NEXTHDR_FRAGMENT) {
-			if (head.fragment.frag_off & bpf_htons(IP6_OFFSET))
-				return false;
-			length = sizeof(head);
-		}
-		copy_address(ends->near, &head.ip.saddr);
-		copy_address(ends->far, &head.ip.daddr);
-	} else {
-		struct iphdr ip = {};
-
-		bpf_probe_read_kernel(&ip, sizeof(ip), at);
-		if (ip.frag_off & bpf_htons(IP_OFFSET))
-			return false;
-		length = ip.ihl * 4;
-		ends->near[0] = ends->far[0] = 0;
-		ends->near[1] = mapped(ip.saddr);
-		ends->far[1] = mapped(ip.daddr);
-	}
-	bpf_probe_read_kernel(&udp, sizeof(udp), at + length);
-	ends->far_port = bpf_ntohs(udp.dest);
-	return true;
-}
-
 SEC("tp_btf/net_dev_queue")
 int appease_udp_written(u64 *ctx)
 {
@@ -606,9 +588,7 @@ int appease_udp_written(u64 *ctx)
 	doing = try_current_doing();
 	if (!doing || doing->writes_to != (u64)sk || skb->dev->flags & IFF_LOOPBACK)
 		return 0;
-	ends.socket = (u64)sk;
-	ends.near_port = sk->__sk_common.skc_num;
-	if (ends_of_leaving(skb, &ends))
+	if (ends_of_datagram(sk, skb, true, &ends))
 		inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
 	return 0;
 }
