@@ -63,12 +63,6 @@ struct sock {
 	struct sock_common __sk_common;
 } RELOCATED;
 
-/* include/uapi/drm/drm_mode.h */
-struct dirty_command {
-	u32 fb_id, flags, color, num_clips;
-	u64 clips_ptr;
-};
-
 #define EV_KEY 1
 #define KEY_PRESSED 1
 #define MAX_RT_PRIO 100
@@ -98,6 +92,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct meter_totals);
 } totals SEC(".maps");
+
+/* Too large for the stack, and of very different lengths. There is one X server, so nobody else writes it meanwhile. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct meter_update);
+} updates SEC(".maps");
 
 static __always_inline u64 measuring_since(void)
 {
@@ -145,30 +147,33 @@ int BPF_PROG(on_input, struct input_dev *dev, unsigned int type, unsigned int co
 	return 0;
 }
 
-SEC("fentry/drm_mode_dirtyfb_ioctl")
-int BPF_PROG(on_screen_update, void *dev, void *data, void *file)
+/* By now the kernel has a copy of the clips: in the server's own memory they may be out of reach, as while a page moves. */
+SEC("fentry/drm_atomic_helper_dirtyfb")
+int BPF_PROG(on_screen_update, void *framebuffer, void *file, unsigned int flags, unsigned int color, void *clips,
+	     unsigned int num_clips)
 {
-	struct dirty_command command = {};
-	struct meter_event *event;
-	u32 clips;
+	u32 zero = 0, nr = clips ? num_clips : 0;
+	struct meter_update *update;
+	struct meter_totals *t;
 
 	if (!measuring_since())
 		return 0;
-	event = try_new_event();
-	if (!event)
+	update = bpf_map_lookup_elem(&updates, &zero);
+	if (!update)
 		return 0;
-	event->kind = METER_UPDATE;
-	bpf_probe_read_kernel(&command, sizeof(command), data);
-	clips = command.num_clips;
 	/* Keeps the comparison as the verifier needs to see it. */
-	barrier_var(clips);
-	if (clips > METER_MAX_CLIPS)
-		clips = 0;
-	/* The server has just written them, so they are in memory; if not, the whole screen counts. */
-	else if (bpf_probe_read_user(event->clips, clips * sizeof(struct meter_clip), (void *)command.clips_ptr))
-		clips = 0;
-	event->code = clips;
-	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+	barrier_var(nr);
+	if (nr > METER_MAX_CLIPS || bpf_probe_read_kernel(update->clips, nr * sizeof(struct meter_clip), clips))
+		nr = 0;
+	update->event.at_ns = bpf_ktime_get_ns();
+	update->event.kind = METER_UPDATE;
+	update->event.code = nr;
+	if (bpf_ringbuf_output(&events, update, sizeof(update->event) + nr * sizeof(struct meter_clip),
+			       BPF_RB_NO_WAKEUP)) {
+		t = this_cpu();
+		if (t)
+			t->lost_events++;
+	}
 	return 0;
 }
 

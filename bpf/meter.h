@@ -12,8 +12,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef int s32;
 
-/* Clips of one screen update that are recorded; an update with more counts as the whole screen. */
-#define METER_MAX_CLIPS 32
+/* The kernel takes no screen update with more clips (DRM_MODE_FB_DIRTY_MAX_CLIPS). */
+#define METER_MAX_CLIPS 256
 
 enum meter_event_kind {
 	METER_KEY = 1,		/* press of a key of the typist's keyboard; code is the key */
@@ -29,6 +29,11 @@ struct meter_event {
 	u64 at_ns;		/* CLOCK_MONOTONIC */
 	u32 kind;
 	u32 code;
+};
+
+/* A METER_UPDATE. It is handed over with as many clips as it has. */
+struct meter_update {
+	struct meter_event event;
 	struct meter_clip clips[METER_MAX_CLIPS];
 };
 
@@ -78,7 +83,7 @@ struct meter_machine {
 	s32 nr_idle;		/* CPUs */
 };
 
-_Static_assert(sizeof(struct meter_event) == 16 + 8 * METER_MAX_CLIPS, "decoded by offset");
+_Static_assert(sizeof(struct meter_event) == 16 && sizeof(struct meter_clip) == 8, "decoded by offset");
 _Static_assert(sizeof(struct meter_task) == 64, "decoded by offset");
 _Static_assert(sizeof(struct meter_totals) == 64, "decoded by offset");
 _Static_assert(sizeof(struct meter_machine) == 24, "decoded by offset");
