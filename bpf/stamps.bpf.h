@@ -15,6 +15,9 @@ struct {
 	__type(value, struct appease_attention);
 } stamps SEC(".maps");
 
+/* Processes that a waiter lifts, at most: who holds the lock, and who gets it before. */
+#define LIFTED_MAX 32
+
 /*
  * What a task is in the middle of. Of the task, not of the CPU: it may be preempted, by another kernel worker for one.
  * The end of a call is not seen if anybody's hook comes to its function, or goes, meanwhile: so each is bounded.
@@ -26,8 +29,9 @@ struct doing {
 	u64 writes_to;		/* UDP socket that a rule may name, through which it sends; 0: none */
 	u64 withheld;		/* inode of a watched file; the call that it is in says itself what it did to it; 0: none */
 	u32 withheld_wd;	/* the watch of which an event came meanwhile; 0: none */
-	u32 lifted;		/* process that it lifted while it waits for a lock; 0: none */
+	u32 nr_lifted;		/* processes that it lifted while it waits for a lock */
 	u64 waits_for;		/* that lock, as in appease_lift */
+	u32 lifted[LIFTED_MAX];
 };
 
 /* The longest that a task can be in a call that does not wait for anybody. */

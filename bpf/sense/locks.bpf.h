@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Locks: an attended process that waits for one lifts the process that holds it, for as long as it waits. What the holder
- * then does is done for the waiter's request, and counts against that.
+ * then does is done for the waiter's request, and counts against that. A lock of the kernel's is handed from one to the next, so
+ * those who wait in front are lifted, too: each would else take a round of the other lane to get the lock, hold it and let go.
  *
- * Inside a process there is nothing to do: all of it is attended. Semaphores and condition variables have no holder.
+ * Inside a process there is nothing to do: all of it is attended. Semaphores and condition variables have no holder. Of several
+ * who hold a lock for reading, the kernel knows the last one that came.
  */
 #ifndef APPEASE_SENSE_LOCKS_BPF_H
 #define APPEASE_SENSE_LOCKS_BPF_H
@@ -18,7 +20,6 @@
 #define LCB_F_PERCPU 16
 #define LCB_F_MUTEX 32
 #define OWNER_FLAGS 7UL
-#define RWSEM_READER_OWNED 1UL
 #define FLAGS_SHARED 0x10
 #define FUT_OFF_INODE 1
 #define FUT_OFF_MMSHARED 2
@@ -66,26 +67,49 @@ static __always_inline bool is_waiter_attended(struct appease_lift *lift, u64 no
 	return false;
 }
 
-/* The current task waits no longer for @object, which is as in appease_lift; 0: for whatever it was. */
-static __always_inline void end_lift(u64 object)
+/* Ends the lift of one process, if it is still the current task's. */
+static __always_inline void end_lift_of(s32 tgid, u64 object)
 {
-	struct doing *doing = try_current_doing();
+	struct task_struct *holder = bpf_task_from_pid(tgid);
 	struct appease_process *process;
-	struct task_struct *holder;
 
-	if (!doing || !doing->lifted || (object && doing->waits_for != object))
-		return;
-	holder = bpf_task_from_pid(doing->lifted);
-	doing->lifted = 0;
 	if (!holder)
 		return;
 	process = bpf_task_storage_get(&processes, holder->group_leader, 0, 0);
-	if (process && process->lift.waiter == current_tgid() && process->lift.object == doing->waits_for)
+	if (process && process->lift.waiter == current_tgid() && process->lift.object == object)
 		process->lift.until_ns = 0;
 	bpf_task_release(holder);
 }
 
-static __always_inline void lift_task(struct task_struct *holder, struct appease_lift *lift, u64 object, u32 lock, u64 now)
+/* The current task waits no longer for @object, which is as in appease_lift; 0: for whatever it was. */
+static __noinline int end_lifts(u64 object)
+{
+	struct doing *doing = try_current_doing();
+	u32 i, n;
+
+	if (!doing || !doing->nr_lifted || (object && doing->waits_for != object))
+		return 0;
+	n = doing->nr_lifted;
+	doing->nr_lifted = 0;
+	bpf_for(i, 0, LIFTED_MAX) {
+		if (i >= n)
+			break;
+		end_lift_of(doing->lifted[i & (LIFTED_MAX - 1)], doing->waits_for);
+	}
+	return 0;
+}
+
+/* The current task, whose process @lift names, begins to wait for @object. */
+static __always_inline void begin_lifts(struct appease_lift *lift, u64 object, u32 lock, u64 now)
+{
+	/* On its way to one lock it may have to wait for another. */
+	end_lifts(0);
+	lift->until_ns = now + LIFT_NS;
+	lift->object = object;
+	lift->lock = lock;
+}
+
+static __always_inline void lift_task(struct task_struct *holder, const struct appease_lift *lift)
 {
 	struct appease_process *process;
 	struct doing *doing;
@@ -95,41 +119,91 @@ static __always_inline void lift_task(struct task_struct *holder, struct appease
 		return;
 	process = bpf_task_storage_get(&processes, holder->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	doing = current_doing();
-	if (!process || !doing)
+	if (!process || !doing || doing->nr_lifted >= LIFTED_MAX)
 		return;
-	/* On its way to one lock it may have to wait for another. */
-	end_lift(0);
-	doing->lifted = holder->tgid;
-	doing->waits_for = object;
-	lift->until_ns = now + LIFT_NS;
-	lift->object = object;
-	lift->lock = lock;
+	doing->lifted[doing->nr_lifted++ & (LIFTED_MAX - 1)] = holder->tgid;
+	doing->waits_for = lift->object;
 	process->lift = *lift;
 	__sync_fetch_and_add(&armed.lifts, 1);
 	count(APPEASE_CNT_LIFTED);
 }
 
-/* The current process, if it is attended, lifts the one of the task @pid. */
-static __always_inline void lift_pid(s32 pid, u64 object, u32 lock)
+/* Lifts the process of the task @pid; if that is @known, where that is known. */
+static __noinline int lift_pid(s32 pid, const struct appease_lift *lift, u64 known)
 {
-	u64 now = bpf_ktime_get_ns();
 	struct task_struct *holder;
-	struct appease_lift lift;
 
-	if (pid <= 0 || !is_waiter_attended(&lift, now))
-		return;
+	if (pid <= 0 || !lift)
+		return 0;
 	holder = bpf_task_from_pid(pid);
 	if (!holder)
-		return;
-	lift_task(holder, &lift, object, lock, now);
+		return 0;
+	if (!known || known == (u64)holder)
+		lift_task(holder, lift);
 	bpf_task_release(holder);
+	return 0;
 }
 
-/* By the owner's pointer in a lock of the kernel's, which cannot be trusted: the owner may end just now. */
-static __always_inline void lift_owner(u64 owner, u64 object, u32 lock)
+/*
+ * By a task's pointer in a lock of the kernel's, which cannot be trusted: the task may end just now, and of readers the pointer
+ * stays when they have gone.
+ */
+static __always_inline void lift_pointed(u64 task, const struct appease_lift *lift)
 {
-	if (owner)
-		lift_pid(BPF_CORE_READ((struct task_struct *)owner, pid), object, lock);
+	if (task)
+		lift_pid(BPF_CORE_READ((struct task_struct *)task, pid), lift, task);
+}
+
+/* Up to 6.19. */
+struct rw_semaphore___list {
+	struct list_head wait_list;
+} __attribute__((preserve_access_index));
+
+struct mutex___list {
+	struct list_head wait_list;
+} __attribute__((preserve_access_index));
+
+/* Since 7.0. */
+struct rw_semaphore___first {
+	struct rwsem_waiter *first_waiter;
+} __attribute__((preserve_access_index));
+
+struct mutex___first {
+	struct mutex_waiter *first_waiter;
+} __attribute__((preserve_access_index));
+
+/* Whoever waits for a mutex or a semaphore begins with these two. */
+struct lock_waiter {
+	struct list_head list;
+	struct task_struct *task;
+};
+
+/* Who waits longest for the lock. */
+static __always_inline struct lock_waiter *try_first_waiter(const void *lock, bool is_mutex)
+{
+	if (is_mutex) {
+		if (bpf_core_field_exists(struct mutex___first, first_waiter))
+			return (struct lock_waiter *)BPF_CORE_READ((struct mutex___first *)lock, first_waiter);
+		return (struct lock_waiter *)BPF_CORE_READ((struct mutex___list *)lock, wait_list.next);
+	}
+	if (bpf_core_field_exists(struct rw_semaphore___first, first_waiter))
+		return (struct lock_waiter *)BPF_CORE_READ((struct rw_semaphore___first *)lock, first_waiter);
+	return (struct lock_waiter *)BPF_CORE_READ((struct rw_semaphore___list *)lock, wait_list.next);
+}
+
+/* Lifts those who wait for @lock in front of the current task. */
+static __always_inline void lift_waiters(const void *lock, bool is_mutex, const struct appease_lift *lift)
+{
+	u64 waiter = (u64)try_first_waiter(lock, is_mutex), self = (u64)bpf_get_current_task_btf();
+	struct lock_waiter read;
+	u32 i;
+
+	bpf_for(i, 0, LIFTED_MAX) {
+		if (!waiter || bpf_probe_read_kernel(&read, sizeof(read), (void *)waiter) || (u64)read.task == self)
+			break;
+		lift_pointed((u64)read.task, lift);
+		waiter = (u64)read.list.next;
+	}
 }
 
 /* The kernel's own. */
@@ -137,22 +211,26 @@ SEC("tp_btf/contention_begin")
 int appease_contention(u64 *ctx)
 {
 	void *lock = (void *)ctx[0];
+	u64 owner, now;
 	u32 flags = ctx[1];
-	u64 owner = 0;
+	struct appease_lift lift;
 
 	if (flags & (LCB_F_SPIN | LCB_F_PERCPU) || !(flags & (LCB_F_MUTEX | LCB_F_RT | LCB_F_READ | LCB_F_WRITE)) ||
 	    !is_armed())
 		return 0;
-	if (flags & LCB_F_MUTEX) {
-		owner = BPF_CORE_READ((struct mutex *)lock, owner.counter);
-	} else if (flags & LCB_F_RT) {
-		owner = (u64)BPF_CORE_READ((struct rt_mutex_base *)lock, owner);
-	} else {
-		owner = BPF_CORE_READ((struct rw_semaphore *)lock, owner.counter);
-		if (owner & RWSEM_READER_OWNED)
-			return 0;
+	now = bpf_ktime_get_ns();
+	if (!is_waiter_attended(&lift, now))
+		return 0;
+	begin_lifts(&lift, (u64)lock, APPEASE_LOCK_KERNEL, now);
+	if (flags & LCB_F_RT) {
+		/* Among equals the kernel has its own inheritance, and the order is not that of coming. */
+		lift_pointed((u64)BPF_CORE_READ((struct rt_mutex_base *)lock, owner) & ~OWNER_FLAGS, &lift);
+		return 0;
 	}
-	lift_owner(owner & ~OWNER_FLAGS, (u64)lock, APPEASE_LOCK_KERNEL);
+	owner = flags & LCB_F_MUTEX ? BPF_CORE_READ((struct mutex *)lock, owner.counter) :
+				      BPF_CORE_READ((struct rw_semaphore *)lock, owner.counter);
+	lift_pointed(owner & ~OWNER_FLAGS, &lift);
+	lift_waiters(lock, flags & LCB_F_MUTEX, &lift);
 	return 0;
 }
 
@@ -160,7 +238,7 @@ SEC("tp_btf/contention_end")
 int appease_contention_end(u64 *ctx)
 {
 	if (is_armed())
-		end_lift(ctx[0]);
+		end_lifts(ctx[0]);
 	return 0;
 }
 
@@ -168,9 +246,16 @@ int appease_contention_end(u64 *ctx)
 SEC("fentry/rt_mutex_wait_proxy_lock")
 int appease_pi_wait(u64 *ctx)
 {
-	if (is_armed())
-		lift_owner((u64)BPF_CORE_READ((struct rt_mutex_base *)ctx[0], owner) & ~OWNER_FLAGS, ctx[0],
-			   APPEASE_LOCK_PI_FUTEX);
+	u64 now;
+	struct appease_lift lift;
+
+	if (!is_armed())
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!is_waiter_attended(&lift, now))
+		return 0;
+	begin_lifts(&lift, ctx[0], APPEASE_LOCK_PI_FUTEX, now);
+	lift_pointed((u64)BPF_CORE_READ((struct rt_mutex_base *)ctx[0], owner) & ~OWNER_FLAGS, &lift);
 	return 0;
 }
 
@@ -178,7 +263,7 @@ SEC("fexit/rt_mutex_wait_proxy_lock")
 int appease_pi_wait_end(u64 *ctx)
 {
 	if (is_armed())
-		end_lift(ctx[0]);
+		end_lifts(ctx[0]);
 	return 0;
 }
 
@@ -207,7 +292,8 @@ int appease_futex_wait(u64 *ctx)
 	holder = bpf_task_from_vpid(owner);
 	if (!holder)
 		return 0;
-	lift_task(holder, &lift, ctx[0], APPEASE_LOCK_FUTEX, now);
+	begin_lifts(&lift, ctx[0], APPEASE_LOCK_FUTEX, now);
+	lift_task(holder, &lift);
 	bpf_task_release(holder);
 	return 0;
 }
@@ -216,7 +302,7 @@ SEC("fexit/__futex_wait")
 int appease_futex_wait_end(u64 *ctx)
 {
 	if (is_armed())
-		end_lift(ctx[0]);
+		end_lifts(ctx[0]);
 	return 0;
 }
 
@@ -224,9 +310,16 @@ int appease_futex_wait_end(u64 *ctx)
 SEC("fentry/__locks_insert_block")
 int appease_file_lock_wait(u64 *ctx)
 {
-	if (is_armed())
-		lift_pid(BPF_CORE_READ((struct file_lock_core *)ctx[0], flc_pid), ctx[1],
-			 APPEASE_LOCK_FILE);
+	u64 now;
+	struct appease_lift lift;
+
+	if (!is_armed())
+		return 0;
+	now = bpf_ktime_get_ns();
+	if (!is_waiter_attended(&lift, now))
+		return 0;
+	begin_lifts(&lift, ctx[1], APPEASE_LOCK_FILE, now);
+	lift_pid(BPF_CORE_READ((struct file_lock_core *)ctx[0], flc_pid), &lift, 0);
 	return 0;
 }
 
@@ -241,7 +334,7 @@ int appease_file_lock_wait_end(u64 *ctx)
 	/* By the holder, which lets go, or by the waiter, which gives up. */
 	if (process && process->lift.lock == APPEASE_LOCK_FILE && process->lift.object == ctx[0])
 		process->lift.until_ns = 0;
-	end_lift(ctx[0]);
+	end_lifts(ctx[0]);
 	return 0;
 }
 

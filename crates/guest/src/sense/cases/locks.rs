@@ -31,6 +31,9 @@ pub fn all() -> Vec<Case> {
         ("mutex", "mutex of two processes"),
         ("thread", "mutex held by another thread"),
         ("pi", "mutex with priority inheritance"),
+        ("inode", "file that is being written"),
+        ("directory", "directory that is being read"),
+        ("queue", "file that several wait for"),
     ]
     .into_iter()
     .map(|(kind, name)| case(name, move |stage| lock(stage, kind)))
@@ -66,6 +69,7 @@ fn held(stage: &mut Stage, program: &Path, kind: &str, attended: bool) -> Result
     let file = stage.dir.join("lock");
     // What an earlier holder left in it would be taken for a lock.
     let _ = fs::remove_file(&file);
+    let _ = fs::remove_dir_all(file.with_extension("d"));
     let mut command = Command::new(program);
     command.arg(kind).arg(&file).arg("hold").arg(WORK_MS.to_string());
     let mut holder = Program::start(&mut command, None, stage.dir.join("locks.out"))?;
