@@ -154,7 +154,7 @@ static __always_inline void lift_pointed(u64 task, const struct appease_lift *li
 		lift_pid(BPF_CORE_READ((struct task_struct *)task, pid), lift, task);
 }
 
-/* Up to 6.19. */
+/* As in 6.18. */
 struct rw_semaphore___list {
 	struct list_head wait_list;
 } __attribute__((preserve_access_index));
@@ -163,7 +163,7 @@ struct mutex___list {
 	struct list_head wait_list;
 } __attribute__((preserve_access_index));
 
-/* Since 7.0. */
+/* As in 7.2. */
 struct rw_semaphore___first {
 	struct rwsem_waiter *first_waiter;
 } __attribute__((preserve_access_index));
