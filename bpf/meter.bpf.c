@@ -113,20 +113,25 @@ static __always_inline struct meter_totals *this_cpu(void)
 	return bpf_map_lookup_elem(&totals, &zero);
 }
 
+/* There was no room for an event. */
+static __always_inline void count_lost_event(void)
+{
+	struct meter_totals *t = this_cpu();
+
+	if (t)
+		t->lost_events++;
+}
+
 /* An event of now, to be filled in and submitted; one that there is no room for is counted. */
 static __always_inline struct meter_event *try_new_event(void)
 {
 	struct meter_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	struct meter_totals *t;
 
-	if (event) {
+	if (event)
 		event->at_ns = bpf_ktime_get_ns();
-		return event;
-	}
-	t = this_cpu();
-	if (t)
-		t->lost_events++;
-	return NULL;
+	else
+		count_lost_event();
+	return event;
 }
 
 SEC("fentry/input_event")
@@ -154,7 +159,6 @@ int BPF_PROG(on_screen_update, void *framebuffer, void *file, unsigned int flags
 {
 	u32 zero = 0, nr = clips ? num_clips : 0;
 	struct meter_update *update;
-	struct meter_totals *t;
 
 	if (!measuring_since())
 		return 0;
@@ -169,11 +173,8 @@ int BPF_PROG(on_screen_update, void *framebuffer, void *file, unsigned int flags
 	update->event.kind = METER_UPDATE;
 	update->event.code = nr;
 	if (bpf_ringbuf_output(&events, update, sizeof(update->event) + nr * sizeof(struct meter_clip),
-			       BPF_RB_NO_WAKEUP)) {
-		t = this_cpu();
-		if (t)
-			t->lost_events++;
-	}
+			       BPF_RB_NO_WAKEUP))
+		count_lost_event();
 	return 0;
 }
 

@@ -99,14 +99,22 @@ static __noinline int end_lifts(u64 object)
 	return 0;
 }
 
-/* The current task, whose process @lift names, begins to wait for @object. */
-static __always_inline void begin_lifts(struct appease_lift *lift, u64 object, u32 lock, u64 now)
+/* The current task begins to wait for @object. False: nobody waits for it, and nobody is to be lifted. */
+static __always_inline bool begin_lifts(struct appease_lift *lift, u64 object, u32 lock)
 {
+	u64 now;
+
+	if (!is_armed())
+		return false;
+	now = bpf_ktime_get_ns();
+	if (!is_waiter_attended(lift, now))
+		return false;
 	/* On its way to one lock it may have to wait for another. */
 	end_lifts(0);
 	lift->until_ns = now + LIFT_NS;
 	lift->object = object;
 	lift->lock = lock;
+	return true;
 }
 
 static __always_inline void lift_task(struct task_struct *holder, const struct appease_lift *lift)
@@ -178,23 +186,16 @@ struct lock_waiter {
 	struct task_struct *task;
 };
 
-/* Who waits longest for the lock. */
-static __always_inline struct lock_waiter *try_first_waiter(const void *lock, bool is_mutex)
-{
-	if (is_mutex) {
-		if (bpf_core_field_exists(struct mutex___first, first_waiter))
-			return (struct lock_waiter *)BPF_CORE_READ((struct mutex___first *)lock, first_waiter);
-		return (struct lock_waiter *)BPF_CORE_READ((struct mutex___list *)lock, wait_list.next);
-	}
-	if (bpf_core_field_exists(struct rw_semaphore___first, first_waiter))
-		return (struct lock_waiter *)BPF_CORE_READ((struct rw_semaphore___first *)lock, first_waiter);
-	return (struct lock_waiter *)BPF_CORE_READ((struct rw_semaphore___list *)lock, wait_list.next);
-}
+/* Who waits longest for a lock of the kernel's type @type. */
+#define first_waiter_of(type, lock)                                                                     \
+	(bpf_core_field_exists(struct type##___first, first_waiter) ?                                   \
+		 (u64)BPF_CORE_READ((struct type##___first *)(lock), first_waiter) :                    \
+		 (u64)BPF_CORE_READ((struct type##___list *)(lock), wait_list.next))
 
-/* Lifts those who wait for @lock in front of the current task. */
-static __always_inline void lift_waiters(const void *lock, bool is_mutex, const struct appease_lift *lift)
+/* Lifts those who wait from @waiter on, up to the current task. */
+static __always_inline void lift_waiters(u64 waiter, const struct appease_lift *lift)
 {
-	u64 waiter = (u64)try_first_waiter(lock, is_mutex), self = (u64)bpf_get_current_task_btf();
+	u64 self = (u64)bpf_get_current_task_btf();
 	struct lock_waiter read;
 	u32 i;
 
@@ -211,26 +212,25 @@ SEC("tp_btf/contention_begin")
 int appease_contention(u64 *ctx)
 {
 	void *lock = (void *)ctx[0];
-	u64 owner, now;
+	u64 owner, waiter = 0;
 	u32 flags = ctx[1];
 	struct appease_lift lift;
 
 	if (flags & (LCB_F_SPIN | LCB_F_PERCPU) || !(flags & (LCB_F_MUTEX | LCB_F_RT | LCB_F_READ | LCB_F_WRITE)) ||
-	    !is_armed())
+	    !begin_lifts(&lift, (u64)lock, APPEASE_LOCK_KERNEL))
 		return 0;
-	now = bpf_ktime_get_ns();
-	if (!is_waiter_attended(&lift, now))
-		return 0;
-	begin_lifts(&lift, (u64)lock, APPEASE_LOCK_KERNEL, now);
-	if (flags & LCB_F_RT) {
+	if (flags & LCB_F_MUTEX) {
+		owner = BPF_CORE_READ((struct mutex *)lock, owner.counter);
+		waiter = first_waiter_of(mutex, lock);
+	} else if (flags & LCB_F_RT) {
 		/* Among equals the kernel has its own inheritance, and the order is not that of coming. */
-		lift_pointed((u64)BPF_CORE_READ((struct rt_mutex_base *)lock, owner) & ~OWNER_FLAGS, &lift);
-		return 0;
+		owner = (u64)BPF_CORE_READ((struct rt_mutex_base *)lock, owner);
+	} else {
+		owner = BPF_CORE_READ((struct rw_semaphore *)lock, owner.counter);
+		waiter = first_waiter_of(rw_semaphore, lock);
 	}
-	owner = flags & LCB_F_MUTEX ? BPF_CORE_READ((struct mutex *)lock, owner.counter) :
-				      BPF_CORE_READ((struct rw_semaphore *)lock, owner.counter);
 	lift_pointed(owner & ~OWNER_FLAGS, &lift);
-	lift_waiters(lock, flags & LCB_F_MUTEX, &lift);
+	lift_waiters(waiter, &lift);
 	return 0;
 }
 
@@ -246,15 +246,10 @@ int appease_contention_end(u64 *ctx)
 SEC("fentry/rt_mutex_wait_proxy_lock")
 int appease_pi_wait(u64 *ctx)
 {
-	u64 now;
 	struct appease_lift lift;
 
-	if (!is_armed())
+	if (!begin_lifts(&lift, ctx[0], APPEASE_LOCK_PI_FUTEX))
 		return 0;
-	now = bpf_ktime_get_ns();
-	if (!is_waiter_attended(&lift, now))
-		return 0;
-	begin_lifts(&lift, ctx[0], APPEASE_LOCK_PI_FUTEX, now);
 	lift_pointed((u64)BPF_CORE_READ((struct rt_mutex_base *)ctx[0], owner) & ~OWNER_FLAGS, &lift);
 	return 0;
 }
@@ -278,13 +273,9 @@ int appease_futex_wait(u64 *ctx)
 	struct task_struct *holder;
 	struct appease_lift lift;
 	u32 owner = 0, kind = 0;
-	u64 now;
 
-	if (!bpf_ksym_exists(bpf_task_from_vpid) || !is_armed() || !(ctx[1] & FLAGS_SHARED) ||
-	    (u32)ctx[2] != GLIBC_CONTENDED)
-		return 0;
-	now = bpf_ktime_get_ns();
-	if (!is_waiter_attended(&lift, now))
+	if (!bpf_ksym_exists(bpf_task_from_vpid) || !(ctx[1] & FLAGS_SHARED) || (u32)ctx[2] != GLIBC_CONTENDED ||
+	    !begin_lifts(&lift, ctx[0], APPEASE_LOCK_FUTEX))
 		return 0;
 	if (bpf_probe_read_user(&owner, sizeof(owner), word + GLIBC_OWNER_OFFSET) ||
 	    bpf_probe_read_user(&kind, sizeof(kind), word + GLIBC_KIND_OFFSET) || !(kind & GLIBC_SHARED))
@@ -292,7 +283,6 @@ int appease_futex_wait(u64 *ctx)
 	holder = bpf_task_from_vpid(owner);
 	if (!holder)
 		return 0;
-	begin_lifts(&lift, ctx[0], APPEASE_LOCK_FUTEX, now);
 	lift_task(holder, &lift);
 	bpf_task_release(holder);
 	return 0;
@@ -310,15 +300,10 @@ int appease_futex_wait_end(u64 *ctx)
 SEC("fentry/__locks_insert_block")
 int appease_file_lock_wait(u64 *ctx)
 {
-	u64 now;
 	struct appease_lift lift;
 
-	if (!is_armed())
+	if (!begin_lifts(&lift, ctx[1], APPEASE_LOCK_FILE))
 		return 0;
-	now = bpf_ktime_get_ns();
-	if (!is_waiter_attended(&lift, now))
-		return 0;
-	begin_lifts(&lift, ctx[1], APPEASE_LOCK_FILE, now);
 	lift_pid(BPF_CORE_READ((struct file_lock_core *)ctx[0], flc_pid), &lift, 0);
 	return 0;
 }
