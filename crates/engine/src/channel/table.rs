@@ -180,7 +180,7 @@ impl Channels {
             return Err(Refusal::new(format!("{spec}: {}", is_there(slot, entry))));
         }
         if let (Some(name), Some(addresses)) = (spec.host_name(), addresses) {
-            self.world.learn(name, addresses);
+            self.take_addresses(name, addresses, eyes);
         }
         let slot = self.put(Wanted { spec, source: Source::Command, owners, key }, eyes)?;
         let entry = &self.entries[&slot];
@@ -233,7 +233,7 @@ impl Channels {
             self.settle(slot, eyes);
         }
         if turn == 0 {
-            self.world.doubt_servers();
+            self.world.look_at_servers_anew();
         }
         self.find_servers(eyes);
         self.ask_all |= turn == 0;
@@ -248,22 +248,26 @@ impl Channels {
     /// Takes the answer about a host name. A name that once resolved keeps its addresses while the resolver does not answer.
     pub(crate) fn learn(&mut self, name: &str, answer: io::Result<Vec<IpAddr>>, eyes: &impl Eyes) {
         match answer {
-            Ok(addresses) => {
-                if !self.world.learn(name, addresses) {
-                    return;
-                }
-                let about = |entry: &Entry| entry.spec.host_name() == Some(name);
-                let slots: Vec<Slot> =
-                    self.entries.iter().filter(|(_, entry)| about(entry)).map(|(slot, _)| *slot).collect();
-                for slot in slots {
-                    self.settle(slot, eyes);
-                }
-                info!("host {name} has a new address");
-            }
+            Ok(addresses) => self.take_addresses(name, addresses, eyes),
             Err(error) if self.world.knows(name) => debug!("host {name} does not resolve any more: {error}"),
             Err(error) => warn!(
                 "host {name} does not resolve: {error}; its channels wait for it, and it is asked about each minute"
             ),
+        }
+    }
+
+    /// Settles all rules about a host if these addresses are news.
+    fn take_addresses(&mut self, name: &str, addresses: Vec<IpAddr>, eyes: &impl Eyes) {
+        if !self.world.learn(name, addresses) {
+            return;
+        }
+        let about = |entry: &Entry| entry.spec.host_name() == Some(name);
+        let slots: Vec<Slot> = self.entries.iter().filter(|(_, entry)| about(entry)).map(|(slot, _)| *slot).collect();
+        if !slots.is_empty() {
+            info!("host {name} has a new address");
+        }
+        for slot in slots {
+            self.settle(slot, eyes);
         }
     }
 
@@ -284,7 +288,11 @@ impl Channels {
     /// Takes a rule out of its slot.
     fn take(&mut self, slot: Slot, eyes: &impl Eyes) -> Option<Entry> {
         let mut entry = self.entries.remove(&slot)?;
-        self.slots.remove(&Key::of(&entry.spec, entry.owners));
+        let key = Key::of(&entry.spec, entry.owners);
+        // Another may stand in its place already.
+        if self.slots.get(&key) == Some(&slot) {
+            self.slots.remove(&key);
+        }
         self.disarm(slot, &mut entry, eyes);
         self.world.forget(slot);
         if entry.rule.take().is_some()

@@ -351,6 +351,30 @@ fn what_the_kernel_refuses_is_not_there() {
 }
 
 #[test]
+fn a_refused_reload_leaves_hits_and_sources_as_they_were() {
+    let mut bench = Bench::started();
+    let channel = |accept: &str, access: &str| format!("[[channel]]\naccess = \"{access}\"\naccept = \"{accept}\"\n\n");
+    bench.listens(Some(("Xvnc", 5901)));
+    bench.load(&(channel(":80", "read") + &channel(":81", "read"))).expect("right");
+    let kernel =
+        |bench: &Bench| (bench.kernel.rules.borrow().clone(), bench.kernel.bound.borrow().clone(), bench.shown());
+    for slot in bench.kernel.rules.borrow().keys() {
+        bench.kernel.hits.borrow_mut().get_mut(slot).expect("defined").count = u64::from(*slot);
+    }
+    let before = kernel(&bench);
+    bench.kernel.refuses_abstract.set(true);
+    let refused = [channel(":81", "both"), channel(":5901", "read"), channel("unix:@x", "read")].concat();
+    assert!(bench.load(&refused).expect_err("refused").starts_with("config.toml, line 9: "));
+    assert_eq!(kernel(&bench), before);
+    for (slot, hits) in bench.kernel.hits.borrow().iter().filter(|(slot, _)| before.0.contains_key(slot)) {
+        assert_eq!(hits.count, u64::from(*slot), "hits of channel {slot}");
+    }
+    bench.listens(None);
+    bench.tick();
+    assert!(bench.channels.find(&spec("read accept :5901")).is_err(), "it was there because of the server alone");
+}
+
+#[test]
 fn removal_of_what_is_not_there_is_refused() {
     let mut bench = Bench::started();
     let refusals = [
@@ -461,6 +485,34 @@ fn servers_bring_their_channels_and_take_them_along() {
     bench.listens(Some(("Xvnc", 5901)));
     bench.load("built-in = [\"ssh\"]").expect("right");
     assert_eq!(source(&bench), None, "not wanted");
+}
+
+#[test]
+fn a_server_that_is_handed_its_socket_later_is_found_within_a_minute() {
+    let mut bench = Bench::started();
+    bench.listens(Some(("systemd", 2222)));
+    bench.tick();
+    assert!(bench.channels.find(&spec("read accept :2222")).is_err());
+    bench.listens(Some(("sshd", 2222)));
+    for _ in 0..60 {
+        bench.tick();
+    }
+    let slot = bench.channels.find(&spec("read accept :2222")).expect("found");
+    assert_eq!(bench.channels.entry(slot).expect("there").source, Source::Found("sshd".into()));
+}
+
+#[test]
+fn what_an_added_channel_learns_of_a_host_serves_the_others() {
+    let mut bench = Bench::started();
+    bench.load("[[channel]]\naccess = \"read\"\nconnect = \"proxy.example:8080\"\n").expect("right");
+    let waiting = bench.channels.find(&spec("read connect proxy.example:8080")).expect("there");
+    assert!(matches!(bench.state(waiting), State::Waiting(_)));
+    let addresses = vec!["192.0.2.1".parse().expect("an address")];
+    bench
+        .channels
+        .add(spec("read connect proxy.example:3128"), Some(addresses), &mut bench.kernel)
+        .expect("it resolves");
+    assert_eq!(*bench.state(waiting), State::Armed);
 }
 
 #[test]

@@ -116,11 +116,6 @@ impl World {
         self.servers.changed(&self.root, eyes.listener_changes())
     }
 
-    /// Has [`World::servers`] look at the sockets at the next call, whether or not a change of them was counted.
-    pub(super) fn doubt_servers(&mut self) {
-        self.servers.doubt();
-    }
-
     /// Has [`World::servers`] tell all of them at the next call.
     pub(super) fn look_at_servers_anew(&mut self) {
         self.servers = Servers::default();

@@ -47,14 +47,20 @@ impl Channels {
             return Err(Refusal::new(format!("{}: {} channels: {}", path.display(), others + added, no_room())));
         }
 
-        let removed: Vec<(Slot, Entry)> =
-            gone.iter().filter_map(|slot| Some((*slot, self.take(*slot, eyes)?))).collect();
-        let mut put = Vec::new();
+        // Where both fit, the old rules go only when the new ones are in: should those be refused, the old have their hits.
+        let both_fit = self.entries.len() + added <= ROOM;
+        let mut removed = Vec::new();
+        for slot in &gone {
+            if both_fit {
+                self.stand_aside(*slot, eyes);
+            } else {
+                removed.extend(self.take(*slot, eyes).map(|entry| (*slot, entry)));
+            }
+        }
+        let (mut put, mut kept) = (Vec::new(), Vec::new());
         for one in wanted {
             if let Some(slot) = self.slots.get(&one.key) {
-                if let Some(entry) = self.entries.get_mut(slot).filter(|entry| entry.source != Source::Command) {
-                    entry.source = one.source;
-                }
+                kept.push((*slot, one.source));
                 continue;
             }
             let source = one.source.clone();
@@ -66,8 +72,18 @@ impl Channels {
                 }
             });
             if let Err(refusal) = refused {
-                self.undo(put, removed, eyes);
+                self.undo(put, gone, removed, eyes);
                 return Err(refusal);
+            }
+        }
+        for (slot, source) in kept {
+            if let Some(entry) = self.entries.get_mut(&slot).filter(|entry| entry.source != Source::Command) {
+                entry.source = source;
+            }
+        }
+        if both_fit {
+            for slot in &gone {
+                self.take(*slot, eyes);
             }
         }
         self.built_in = file.built_in;
@@ -75,7 +91,7 @@ impl Channels {
         self.world.look_at_servers_anew();
         self.find_servers(eyes);
         self.tell_needs(eyes);
-        Ok(Changes { added: put.len(), removed: removed.len() })
+        Ok(Changes { added: put.len(), removed: gone.len() })
     }
 
     /// What the file and the built-in channels come to; refuses what is there twice.
@@ -111,15 +127,26 @@ impl Channels {
         Ok(wanted)
     }
 
+    /// Takes a rule out of force, but not out of its slot.
+    fn stand_aside(&mut self, slot: Slot, eyes: &impl Eyes) {
+        if let Some(mut entry) = self.entries.remove(&slot) {
+            self.slots.remove(&Key::of(&entry.spec, entry.owners));
+            self.disarm(slot, &mut entry, eyes);
+            self.entries.insert(slot, entry);
+        }
+    }
+
     /// Back to what was there before.
-    fn undo(&mut self, put: Vec<Slot>, removed: Vec<(Slot, Entry)>, eyes: &impl Eyes) {
+    fn undo(&mut self, put: Vec<Slot>, gone: HashSet<Slot>, removed: Vec<(Slot, Entry)>, eyes: &impl Eyes) {
         for slot in put {
             self.take(slot, eyes);
         }
-        for (slot, entry) in removed {
-            self.slots.insert(Key::of(&entry.spec, entry.owners), slot);
-            self.entries.insert(slot, entry);
-            self.settle(slot, eyes);
+        self.entries.extend(removed);
+        for slot in gone {
+            if let Some(entry) = self.entries.get(&slot) {
+                self.slots.insert(Key::of(&entry.spec, entry.owners), slot);
+                self.settle(slot, eyes);
+            }
         }
     }
 }
