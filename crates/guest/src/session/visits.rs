@@ -8,7 +8,7 @@ use appease_scenario::{AppKind, Meter, MeterKind, Metric, Summary};
 use super::{Metrics, Session, VISITOR_PRIORITY, figures::scalar, set_realtime};
 use crate::{
     app::Launch,
-    clock::to_ms,
+    clock::{now_ns, to_ms},
     ending::stalled,
     far::FarSide,
     load::Starter,
@@ -20,6 +20,7 @@ use crate::{
 pub(super) struct Visited {
     said: Vec<Said>,
     lanes: Vec<LineLanes>,
+    until_ns: u64,
 }
 
 impl Session<'_> {
@@ -68,23 +69,24 @@ impl Session<'_> {
         let perform = move || {
             set_realtime(rustix::thread::gettid().as_raw_nonzero().get(), VISITOR_PRIORITY)?;
             let said = visitors.perform(begin_ns, end_ns, &mut lanes)?;
-            Ok(Visited { said, lanes })
+            Ok(Visited { said, lanes, until_ns: now_ns() })
         };
         std::thread::Builder::new().name("visitors".into()).spawn(perform).context("start the visitors")
     }
 
     pub(super) fn add_visits(&self, visited: &Visited, metrics: &mut Metrics, findings: &mut Vec<anyhow::Error>) {
         for meter in self.job.scenario.meters.iter().filter(|meter| meter.kind == MeterKind::Answer) {
-            let lines = by_line(&visited.said, &meter.app);
-            if lines.values().all(|(answered, _)| answered.is_empty()) {
+            let lines = by_line(&visited.said, &meter.app, visited.until_ns);
+            if lines.values().all(|line| line.answered_ms.is_empty()) {
                 findings.push(stalled(format!("not one line of \"{}\" was answered", meter.app)));
             }
-            for (line, (answered, unanswered)) in lines {
-                if let Some(summary) = Summary::of(&answered) {
+            for (line, Waits { answered_ms, unanswered_ms }) in lines {
+                if let Some(summary) = Summary::of(&answered_ms) {
                     metrics.insert(format!("{line}_ms"), Metric::Distribution(summary));
                 }
-                if unanswered > 0 {
-                    scalar(metrics, &format!("{line}_unanswered"), f64::from(unanswered));
+                if let Some(unanswered) = Summary::of(&unanswered_ms) {
+                    scalar(metrics, &format!("{line}_unanswered"), unanswered.n as f64);
+                    scalar(metrics, &format!("{line}_unanswered_for_ms"), unanswered.max);
                 }
             }
         }
@@ -100,14 +102,21 @@ impl Session<'_> {
     }
 }
 
-/// For each line of an application: times to its answers, milliseconds, and how many are still to come.
-fn by_line<'a>(said: &'a [Said], app: &str) -> BTreeMap<&'a str, (Vec<f64>, u32)> {
-    let mut lines: BTreeMap<&str, (Vec<f64>, u32)> = BTreeMap::new();
+/// How long answers to a line took, and how long those have taken that are still to come.
+#[derive(Debug, Default, PartialEq)]
+struct Waits {
+    answered_ms: Vec<f64>,
+    unanswered_ms: Vec<f64>,
+}
+
+/// The waits of each line of an application until the end.
+fn by_line<'a>(said: &'a [Said], app: &str, until_ns: u64) -> BTreeMap<&'a str, Waits> {
+    let mut lines: BTreeMap<&str, Waits> = BTreeMap::new();
     for said in said.iter().filter(|said| said.app == app) {
-        let (answered, unanswered) = lines.entry(&said.line).or_default();
+        let waits = lines.entry(&said.line).or_default();
         match said.answered_ns {
-            Some(at_ns) => answered.push(to_ms(at_ns - said.sent_ns)),
-            None => *unanswered += 1,
+            Some(at_ns) => waits.answered_ms.push(to_ms(at_ns - said.sent_ns)),
+            None => waits.unanswered_ms.push(to_ms(until_ns - said.sent_ns)),
         }
     }
     lines
@@ -151,7 +160,7 @@ impl Observer for Vec<LineLanes> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BTreeMap, Said, by_line};
+    use super::{BTreeMap, Said, Waits, by_line};
 
     #[test]
     fn lines_are_told_apart_and_the_unanswered_are_no_figures() {
@@ -167,7 +176,10 @@ mod tests {
             said("alice", "long", 20, None),
             said("alice", "short", 30, Some(37)),
         ];
-        let wanted = BTreeMap::from([("short", (vec![4.0, 7.0], 0)), ("long", (vec![], 1))]);
-        assert_eq!(by_line(&all, "alice"), wanted);
+        let wanted = BTreeMap::from([
+            ("short", Waits { answered_ms: vec![4.0, 7.0], unanswered_ms: vec![] }),
+            ("long", Waits { answered_ms: vec![], unanswered_ms: vec![30.0] }),
+        ]);
+        assert_eq!(by_line(&all, "alice", 50_000_000), wanted);
     }
 }
