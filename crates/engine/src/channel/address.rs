@@ -112,6 +112,7 @@ fn parse_host(host: &str, side: Side) -> Result<Option<Host>, Refusal> {
         return match (address.is_unspecified(), side) {
             (true, Side::Accept) => Ok(None),
             (true, Side::Connect) => Err(Refusal::new(format!("nobody has the address {host}: name the far end's"))),
+            _ if address.is_loopback() => Err(is_this_machine(host)),
             _ => Ok(Some(Host::Address(address))),
         };
     }
@@ -123,11 +124,19 @@ fn parse_host(host: &str, side: Side) -> Result<Option<Host>, Refusal> {
     };
     // A name that ends in a number would be read as an address by some and not by others.
     let is_numeric = labels().next_back().is_some_and(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
+    if matches!(labels().next_back(), Some("localhost")) {
+        return Err(is_this_machine(host));
+    }
     if name.len() > HOST_MAX || is_numeric || !labels().all(is_label) {
         let shown: String = host.chars().take(HOST_MAX).collect();
         return Err(Refusal::new(format!("\"{shown}\" is neither a host name nor an address")));
     }
     Ok(Some(Host::Name(name)))
+}
+
+/// What processes of this machine tell each other is followed as it is, and comes from no customer.
+fn is_this_machine(host: &str) -> Refusal {
+    Refusal::new(format!("{host} is this machine itself, which is no customer of its own: name an address that others use"))
 }
 
 fn unix(name: &str) -> Result<Unix, Refusal> {
@@ -197,7 +206,7 @@ mod tests {
             ("0.0.0.0:22", ":22"),
             ("[::]:22", ":22"),
             ("192.0.2.1:22", "192.0.2.1:22"),
-            ("udp:[::1]:5000", "udp:[::1]:5000"),
+            ("udp:[2001:db8::1]:5000", "udp:[2001:db8::1]:5000"),
             ("[::ffff:192.0.2.1]:22", "192.0.2.1:22"),
             ("Desk.Example:5900", "desk.example:5900"),
             ("unix:/run//x.sock", "unix:/run/x.sock"),
@@ -229,6 +238,10 @@ mod tests {
             (Side::Accept, "a..b:22"),
             (Side::Connect, ""),
             (Side::Connect, "0.0.0.0:80"),
+            (Side::Accept, "udp:[::1]:5000"),
+            (Side::Accept, "127.0.0.2:80"),
+            (Side::Connect, "LocalHost:80"),
+            (Side::Connect, "a.localhost."),
             (Side::Accept, "unix:run/x"),
             (Side::Accept, "unix:@"),
         ]
@@ -249,6 +262,10 @@ mod tests {
         "a..b" is neither a host name nor an address
         connect  names neither host nor port: write connect HOST:PORT
         nobody has the address 0.0.0.0: name the far end's
+        ::1 is this machine itself, which is no customer of its own: name an address that others use
+        127.0.0.2 is this machine itself, which is no customer of its own: name an address that others use
+        LocalHost is this machine itself, which is no customer of its own: name an address that others use
+        a.localhost. is this machine itself, which is no customer of its own: name an address that others use
         path "run/x" is not absolute: a unix socket is unix:/PATH or unix:@NAME, /like/this
         unix:@ names no socket: write unix:@NAME
         "#);

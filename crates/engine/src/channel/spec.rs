@@ -262,7 +262,7 @@ pub(crate) mod tests {
             "read /dev/input/mice",
             "write /dev/snd/pcmC0D0p",
             "read accept :22",
-            "both accept udp:[::1]:5000",
+            "both accept udp:[2001:db8::1]:5000",
             "read connect proxy.example:8080 --user alice",
             "read accept unix:/run/x.sock --group audio --cgroup /system.slice/x.service",
             "read connect unix:@name",

@@ -523,7 +523,7 @@ fn root_changes_channels_over_the_socket() {
     let setting = Setting::new(World::default());
     let (added, reloaded, removed) = block_on(setting.during(async {
         let mut client = setting.connect().await;
-        let channel = words("both", &["accept", "udp:[::1]:5000"]);
+        let channel = words("both", &["accept", "udp:[2001:db8::1]:5000"]);
         let added = client.add_channel(&channel).await.expect("conversation");
         let reloaded = client.reload().await.expect("conversation");
         (added, reloaded, client.remove_channel_by_words(&channel).await.expect("conversation"))
