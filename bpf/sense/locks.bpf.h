@@ -21,6 +21,7 @@
 #define LCB_F_MUTEX 32
 #define OWNER_FLAGS 7UL
 #define FLAGS_SHARED 0x10
+#define FUTEX_WAITERS 0x80000000U
 #define FUT_OFF_INODE 1
 #define FUT_OFF_MMSHARED 2
 
@@ -263,8 +264,9 @@ int appease_pi_wait_end(u64 *ctx)
 }
 
 /*
- * A mutex of glibc's that processes share: its owner stands beside the word that is waited on. Other words have no known
- * owner; then what stands there is no task, or is not marked as shared.
+ * A mutex of glibc's that processes share: its owner stands beside the word that is waited on, which says that somebody waits:
+ * in a number of glibc's, or in a robust mutex by the kernel's own bit. Other words have no known owner; then what stands
+ * there is no task, or is not marked as shared.
  */
 SEC("fentry/__futex_wait")
 int appease_futex_wait(u64 *ctx)
@@ -274,7 +276,8 @@ int appease_futex_wait(u64 *ctx)
 	struct appease_lift lift;
 	u32 owner = 0, kind = 0;
 
-	if (!bpf_ksym_exists(bpf_task_from_vpid) || !(ctx[1] & FLAGS_SHARED) || (u32)ctx[2] != GLIBC_CONTENDED ||
+	if (!bpf_ksym_exists(bpf_task_from_vpid) || !(ctx[1] & FLAGS_SHARED) ||
+	    ((u32)ctx[2] != GLIBC_CONTENDED && !((u32)ctx[2] & FUTEX_WAITERS)) ||
 	    !begin_lifts(&lift, ctx[0], APPEASE_LOCK_FUTEX))
 		return 0;
 	if (bpf_probe_read_user(&owner, sizeof(owner), word + GLIBC_OWNER_OFFSET) ||

@@ -6,8 +6,8 @@
  *					again; prints how long each of the two took, in microseconds
  *	locks KIND FILE wait		waits for it
  *
- * KIND: flock, fcntl, mutex (shared between processes), pi (the same with priority inheritance), thread (held by another
- * thread than the first); and of the kernel's own: inode (writing to a file), directory (reading one, which keeps others
+ * KIND: flock, fcntl, mutex (shared between processes), robust (one that tells who comes next of a holder's end), pi (with
+ * priority inheritance), thread (held by another thread than the first); and of the kernel's own: inode (writing to a file), directory (reading one, which keeps others
  * from changing it), queue (inode, of which a third process lets go when there is a waiter: then it is the holder's turn).
  *
  * Who holds a lock of the kernel's is in the middle of a call, which needs a page that is not there: a userfaultfd tells, and
@@ -148,6 +148,8 @@ static void make_mutex(void)
 	pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
 	if (!strcmp(kind, "pi"))
 		pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+	if (!strcmp(kind, "robust"))
+		pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
 	if (pthread_mutex_init(&shared->mutex, &attributes))
 		errx(1, "no mutex");
 }

@@ -29,6 +29,7 @@ pub fn all() -> Vec<Case> {
         ("flock", "flock"),
         ("fcntl", "fcntl lock"),
         ("mutex", "mutex of two processes"),
+        ("robust", "robust mutex of two processes"),
         ("thread", "mutex held by another thread"),
         ("pi", "mutex with priority inheritance"),
         ("inode", "file that is being written"),
