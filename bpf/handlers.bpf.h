@@ -280,6 +280,9 @@ __noinline int activate_handler(const struct source *source, u32 rule, u32 acces
 		count(APPEASE_CNT_OPEN_DENIED);
 		return 0;
 	}
+	/* What it did with channels that it left long ago says nothing of its direction now. */
+	if (!is_handling(handler, now))
+		handler->access = 0;
 	confidence_interact(list, tgid, now, max_conf);
 	bpf_for(i, 0, CONFIDENCE_ENTRIES) {
 		struct confidence_entry *entry = &list->entries[i & (CONFIDENCE_ENTRIES - 1)];
@@ -473,6 +476,8 @@ int appease_begin(void *ctx)
 	timer = bpf_map_lookup_elem(&judge_timers, &zero);
 	if (!timer)
 		return 1;
+	if (policy == APPEASE_POLICY_RSIO)
+		arm(bpf_ktime_get_ns());
 	bpf_timer_init(&timer->timer, &judge_timers, CLOCK_MONOTONIC);
 	return bpf_timer_set_callback(&timer->timer, judge_activations);
 }

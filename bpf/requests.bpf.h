@@ -89,7 +89,7 @@ static __always_inline u32 current_tgid(void)
 
 static __always_inline void arm(u64 now)
 {
-	armed.until_ns = now + (policy == APPEASE_POLICY_RSIO ? sys_expire_ns : attention_ns + retention_ns);
+	armed.until_ns = now + attention_ns + retention_ns;
 	armed.on = 1;
 }
 

@@ -30,14 +30,14 @@ char _license[] SEC("license") = "GPL";
 
 /*
  * Called by the daemon now and then: stands the hooks down when nobody has been served for a while. An event that arrives
- * meanwhile arms them again.
+ * meanwhile arms them again. Not in policy rsio: what was said just before an event makes cohandlers, too.
  */
 SEC("syscall")
 int appease_stand_down(void *ctx)
 {
 	u64 until;
 
-	if (!armed.on)
+	if (!armed.on || policy == APPEASE_POLICY_RSIO)
 		return 0;
 	until = armed.until_ns;
 	if (policy_before(bpf_ktime_get_ns(), until))
