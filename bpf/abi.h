@@ -156,6 +156,7 @@ enum appease_object {
 	APPEASE_OBJECT_EVENTFD,
 	APPEASE_OBJECT_FORK,
 	APPEASE_OBJECT_SHARED,	/* memory that both have mapped, with a futex in it */
+	APPEASE_OBJECT_FEED,	/* pipe that the next one fills for who plays sound */
 	APPEASE_NR_OBJECTS,
 };
 

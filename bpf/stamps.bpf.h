@@ -20,7 +20,8 @@ struct {
 
 /*
  * What a task is in the middle of. Of the task, not of the CPU: it may be preempted, by another kernel worker for one.
- * The end of a call is not seen if anybody's hook comes to its function, or goes, meanwhile: so each is bounded.
+ * The end of a call is not seen if anybody's hook comes to its function, or goes, meanwhile: so each is bounded, by time or by
+ * the task's next call of the kind.
  */
 struct doing {
 	struct stamp_key via;	/* stamp that a kernel worker carries on */
@@ -81,9 +82,9 @@ static __always_inline struct stamp_key object_key(const void *object, u32 kind)
 /* Nothing is known of the object of @key any more: it was freed, or what came did not come from here. */
 static __always_inline void forget_object(const struct stamp_key *key)
 {
-	if (policy == APPEASE_POLICY_RSIO)
+	if (policy == APPEASE_POLICY_RSIO || key->b == APPEASE_OBJECT_PIPE)
 		bpf_map_delete_elem(&ends_map, key);
-	else
+	if (policy != APPEASE_POLICY_RSIO)
 		bpf_map_delete_elem(&stamps, key);
 }
 
@@ -144,6 +145,58 @@ static __always_inline struct appease_request *try_spoken_for(struct appease_pro
 	return try_answerable(&process->attention, now);
 }
 
+/* Feeders */
+
+/*
+ * What who plays sound reads from a pipe is what its customer hears. Its writer gets no message: it may never wait for its
+ * reader, which waits for it. Pipes alone: their ends were given to those who have them, while a server hears from anybody.
+ */
+static __always_inline bool is_fed(const struct appease_process *process, u64 now)
+{
+	const struct appease_attention *attention = &process->attention;
+
+	if (!try_lookup_request(attention, now))
+		return false;
+	return attention->nr_hops ? latest_hop(attention)->object == APPEASE_OBJECT_FEED : process->gives;
+}
+
+/* The current process fills the pipe @key, for nobody's customer as far as it knows. */
+static __always_inline void note_feeder(const struct stamp_key *key)
+{
+	struct ends *ends = bpf_map_lookup_elem(&ends_map, key);
+
+	if (ends)
+		ends->writer = current_tgid();
+}
+
+/* The current process plays, and read from the pipe @key: who fills it is attended, but what that one writes is not stamped. */
+static __noinline int attend_feeder(const struct stamp_key *key, u64 now)
+{
+	struct appease_process *process = try_current_process(), *feeder;
+	struct ends *ends;
+	struct task_struct *writer;
+
+	if (!key || !process || !is_fed(process, now))
+		return 0;
+	ends = ends_of(key);
+	if (!ends || !ends->writer || ends->writer == current_tgid())
+		return 0;
+	writer = bpf_task_from_pid(ends->writer);
+	if (!writer)
+		return 0;
+	feeder = bpf_task_storage_get(&processes, writer->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	/* Somebody may wait for itself. */
+	if (feeder && feeder->attention.request_id != process->attention.request_id &&
+	    (is_fed(feeder, now) || !try_unexpired(&feeder->attention, now)) &&
+	    hand_on(process, current_tgid(), feeder, APPEASE_OBJECT_FEED, now)) {
+		feeder->context_id = 0;
+		feeder->gives_on = 0;
+		count(APPEASE_CNT_PICKED_UP);
+	}
+	bpf_task_release(writer);
+	return 0;
+}
+
 /*
  * The current process writes to @key. What an attended one writes for its customer is stamped, and who wakes up from
  * it is lent a turn; anything else takes the stamp of an earlier message off.
@@ -178,6 +231,8 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 		}
 	}
 	bpf_map_delete_elem(&stamps, key);
+	if (object == APPEASE_OBJECT_PIPE)
+		note_feeder(key);
 }
 
 /* Readers */
@@ -203,6 +258,8 @@ static __always_inline void note_plain_read(const struct stamp_key *key)
 {
 	struct appease_process *process = try_current_process();
 
+	if (process && key->b == APPEASE_OBJECT_PIPE)
+		attend_feeder(key, bpf_ktime_get_ns());
 	if (!process || !process->context_id)
 		return;
 	if (process->gives && !process->attention.nr_hops && process->context_id == process->attention.request_id &&

@@ -105,6 +105,8 @@ mirrored! {
         Fork => "fork",
         /// Memory that both have mapped.
         Shared => "shared memory",
+        /// A pipe that the next one fills for who plays sound.
+        Feed => "filled pipe",
     }
 }
 

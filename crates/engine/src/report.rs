@@ -176,6 +176,7 @@ fn object_name(object: Object) -> &'static str {
         Object::Eventfd => "eventfd",
         Object::Fork => "fork",
         Object::Shared => "shared",
+        Object::Feed => "feed",
     }
 }
 

@@ -1,6 +1,7 @@
 //! Who plays sound that somebody hears has a customer.
 
 use std::{
+    fs::File,
     os::fd::OwnedFd,
     process::{Child, Command, Stdio},
 };
@@ -28,6 +29,7 @@ pub fn all() -> Vec<Case> {
         case("sound mapped", |stage| plays(stage, &["aplay", "-q", "-M"])),
         case("sound recorded", records),
         case("sound's listener", listener),
+        case("sound's feeders", feeders),
     ]
 }
 
@@ -36,9 +38,13 @@ struct Program(Child);
 
 impl Program {
     fn start(words: &[&str], file: &str, output: Option<&OwnedFd>) -> Result<Self> {
+        Self::start_with(Stdio::null(), words, file, output)
+    }
+
+    fn start_with(input: Stdio, words: &[&str], file: &str, output: Option<&OwnedFd>) -> Result<Self> {
         system::wait_for_path(PLAYBACK, 20)?;
         let mut command = Command::new(words[0]);
-        command.args(&words[1..]).args(FORMAT).arg(file).stdin(Stdio::null());
+        command.args(&words[1..]).args(FORMAT).arg(file).stdin(input);
         // Level meters go to one of the two.
         if let Some(output) = output {
             command.stdout(output.try_clone()?).stderr(output.try_clone()?);
@@ -96,5 +102,26 @@ fn listener(stage: &mut Stage) -> Result<()> {
         second.reads()?;
     }
     stage.verdict("who reads what a player writes", second.attended(&origin, &[("pipe", second.pid)]));
+    Ok(())
+}
+
+/// What is played comes through two pipes, and nobody asks for it.
+fn feeders(stage: &mut Stage) -> Result<()> {
+    let (near, far, other) = (stage.link(Kind::Pipe)?, stage.link(Kind::Pipe)?, stage.link(Kind::Pipe)?);
+    let cat = |input: Stdio, output: Stdio| -> Result<Program> {
+        Command::new("cat").stdin(input).stdout(output).spawn().map(Program).context("start cat")
+    };
+    let zero = || File::open("/dev/zero").context("open /dev/zero");
+    let source = cat(zero()?.into(), far.writer.try_clone()?.into())?;
+    let filter = cat(far.reader.try_clone()?.into(), near.writer.try_clone()?.into())?;
+    let nobodys = cat(zero()?.into(), other.writer.try_clone()?.into())?;
+    let _reader = cat(other.reader.try_clone()?.into(), Stdio::null())?;
+    let player = Program::start_with(near.reader.try_clone()?.into(), &["aplay", "-q"], "/dev/stdin", None)?;
+    let origin = Origin::new("audio", PLAYBACK, player.0.id());
+    clock::sleep_ms(5000);
+    let hops = [("feed", filter.0.id()), ("feed", source.0.id())];
+    stage.verdict("who fills the player's pipe", why(hops[0].1)?.must_be_attended(&origin, &hops[..1]));
+    stage.verdict("who fills that one's", why(hops[1].1)?.must_be_attended(&origin, &hops));
+    stage.verdict("who fills a pipe for nobody", why(nobodys.0.id())?.must_be_unattended());
     Ok(())
 }
