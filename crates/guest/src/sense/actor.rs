@@ -139,6 +139,10 @@ impl Actor {
                 while cpu_time() - start < Duration::from_millis((*ms).into()) {}
                 Ok(0)
             }
+            Order::Sleep(ms) => {
+                std::thread::sleep(Duration::from_millis((*ms).into()));
+                Ok(0)
+            }
             Order::Run(words) => {
                 let (program, rest) = words.split_first().context("no program is named")?;
                 let status = Command::new(program).args(rest).status().with_context(|| format!("start {program}"))?;

@@ -9,6 +9,7 @@ mod actor;
 mod answer;
 mod cases;
 mod device;
+mod handling;
 mod hogs;
 mod network;
 mod object;

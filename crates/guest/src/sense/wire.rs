@@ -55,6 +55,8 @@ pub enum Order {
     SendLarge(End, SocketAddr),
     /// Spend so many milliseconds of CPU time.
     Burn(u32),
+    /// Sleep for so many milliseconds.
+    Sleep(u32),
     /// Start a program, of these words, and wait for its end.
     Run(Vec<String>),
     /// Do this again and again, until killed.
@@ -108,6 +110,7 @@ impl fmt::Display for Order {
             Self::SendTo(end, to) => write!(f, "send-to {end} {to}"),
             Self::SendLarge(end, to) => write!(f, "send-large {end} {to}"),
             Self::Burn(ms) => write!(f, "burn {ms}"),
+            Self::Sleep(ms) => write!(f, "sleep {ms}"),
             Self::Run(words) => write!(f, "run {}", words.join(" ")),
             Self::Repeat(orders) => {
                 let orders: Vec<String> = orders.iter().map(Self::to_string).collect();
@@ -144,6 +147,7 @@ impl FromStr for Order {
             ["send-to", end, to] => Self::SendTo(end.parse()?, to.parse()?),
             ["send-large", end, to] => Self::SendLarge(end.parse()?, to.parse()?),
             ["burn", ms] => Self::Burn(ms.parse()?),
+            ["sleep", ms] => Self::Sleep(ms.parse()?),
             ["run", words @ ..] if !words.is_empty() => {
                 Self::Run(words.iter().map(|word| (*word).to_owned()).collect())
             }
@@ -205,6 +209,7 @@ mod tests {
             Order::SendTo(End::Output, ([127, 0, 0, 1], 4000).into()),
             Order::SendLarge(End::Output, ([127, 0, 0, 1], 4000).into()),
             Order::Burn(100),
+            Order::Sleep(30),
             Order::Take(End::Input, Way::Splice),
             Order::Give(End::Output, Way::VectorAt),
             Order::Run(vec!["sh".into(), "-c".into(), "true".into()]),

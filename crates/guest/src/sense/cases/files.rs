@@ -40,14 +40,16 @@ pub fn all() -> Vec<Case> {
 }
 
 /// A FIFO that a rule is about.
-struct Channel {
+pub struct Channel {
     rule: Rule,
-    link: Link,
+    /// Both ends.
+    pub link: Link,
     path: String,
 }
 
 impl Channel {
-    fn new(stage: &Stage, access: &str) -> Result<Self> {
+    /// One that counts when it is `access`ed: `read`, `write`.
+    pub fn new(stage: &Stage, access: &str) -> Result<Self> {
         let path = stage.dir.join("channel").display().to_string();
         let link = Self::make(&path)?;
         Ok(Self { rule: Rule::add(&format!("{access} {path}"))?, link, path })
@@ -58,11 +60,13 @@ impl Channel {
         Ok(Link::of(Kind::Fifo, writer, reader))
     }
 
-    fn writer(&self, stage: &mut Stage) -> Result<Actor> {
+    /// A process that writes to it.
+    pub fn writer(&self, stage: &mut Stage) -> Result<Actor> {
         stage.actor("writer", None, Some(&self.link.writer))
     }
 
-    fn reader(&self, stage: &mut Stage) -> Result<Actor> {
+    /// A process that reads from it.
+    pub fn reader(&self, stage: &mut Stage) -> Result<Actor> {
         stage.actor("reader", Some(&self.link.reader), None)
     }
 

@@ -7,10 +7,12 @@ mod cohandlers;
 mod datagrams;
 mod files;
 mod guards;
+mod handlers;
 mod locks;
 mod many;
 mod mapped;
 mod messages;
+mod offspring;
 mod origins;
 mod shared;
 mod sockets;
@@ -26,7 +28,8 @@ pub type Case = (String, Box<dyn FnOnce(&mut Stage) -> Result<()>>);
 pub fn all(policy: &str) -> Vec<Case> {
     // It keeps no attention, and is no default: what is its own is checked.
     if policy == "rsio" {
-        return cohandlers::all();
+        let parts = [handlers::all(), offspring::all(), cohandlers::all()];
+        return parts.into_iter().flatten().collect();
     }
     let parts = [
         channels::all(),
