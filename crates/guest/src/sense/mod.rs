@@ -8,6 +8,7 @@
 mod actor;
 mod answer;
 mod cases;
+mod cgroup;
 mod device;
 mod handling;
 mod hogs;

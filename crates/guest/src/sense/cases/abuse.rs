@@ -2,7 +2,6 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
@@ -14,6 +13,7 @@ use crate::{
     check::figure,
     clock,
     sense::{
+        cgroup::Cgroup,
         device::{Device, Shape},
         hogs::Hogs,
         network::local,
@@ -28,8 +28,8 @@ use crate::{
 const OTHERS: usize = 3;
 /// What a trick may gain: its share of CPU time against that without it.
 const GAIN: f64 = 1.05;
-/// Shares are measured for so long, ms; somebody is served all the while.
-const MEASURED_MS: u64 = 3000;
+/// Shares are measured for so long, s. Somebody is served all the while: no policy forgets a customer within a second.
+const MEASURED_S: u64 = 3;
 /// Time in which all begin, ms.
 const BEGIN_MS: u64 = 300;
 /// What it burns between two attempts, ms.
@@ -128,7 +128,7 @@ fn forks(stage: &mut Stage) -> Result<()> {
 
 /// Share of the CPU time that all have which these processes and their children have beside honest hogs.
 fn share(stage: &mut Stage, customer: &mut Actor, pids: &[u32], begin: impl FnOnce() -> Result<()>) -> Result<f64> {
-    let (party, others) = (Group::new("party")?, Group::new("others")?);
+    let (party, others) = (Cgroup::new("party")?, Cgroup::new("others")?);
     let hogs = Hogs::start(OTHERS)?;
     pids.iter().try_for_each(|&pid| party.take(pid))?;
     hogs.pids().try_for_each(|pid| others.take(pid))?;
@@ -136,30 +136,10 @@ fn share(stage: &mut Stage, customer: &mut Actor, pids: &[u32], begin: impl FnOn
     stage.attend(customer)?;
     clock::sleep_ms(BEGIN_MS);
     let before = (party.used_us()?, others.used_us()?);
-    clock::sleep_ms(MEASURED_MS);
+    for _ in 0..MEASURED_S {
+        stage.attend(customer)?;
+        clock::sleep_ms(1000);
+    }
     let (party, others) = (party.used_us()? - before.0, others.used_us()? - before.1);
     Ok(party / (party + others))
-}
-
-/// A cgroup that is there for the kernel's account of CPU time: no controller, no weight.
-struct Group(PathBuf);
-
-impl Group {
-    fn new(name: &str) -> Result<Self> {
-        let dir = Path::new("/sys/fs/cgroup").join(name);
-        fs::create_dir_all(&dir).with_context(|| format!("create cgroup {}", dir.display()))?;
-        Ok(Self(dir))
-    }
-
-    fn take(&self, pid: u32) -> Result<()> {
-        let file = self.0.join("cgroup.procs");
-        fs::write(&file, pid.to_string()).with_context(|| format!("write {pid} to {}", file.display()))
-    }
-
-    fn used_us(&self) -> Result<f64> {
-        let file = self.0.join("cpu.stat");
-        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "));
-        used.and_then(|us| us.parse().ok()).with_context(|| format!("{} has no usage_usec", file.display()))
-    }
 }

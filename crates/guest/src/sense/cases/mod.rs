@@ -26,27 +26,25 @@ pub type Case = (String, Box<dyn FnOnce(&mut Stage) -> Result<()>>);
 
 /// All checks of a policy, in order.
 pub fn all(policy: &str) -> Vec<Case> {
-    // It keeps no attention, and is no default: what is its own is checked.
-    if policy == "rsio" {
-        let parts = [handlers::all(), offspring::all(), cohandlers::all()];
-        return parts.into_iter().flatten().collect();
-    }
-    let parts = [
-        channels::all(),
-        audio::all(),
-        mapped::all(),
-        messages::all(),
-        origins::all(),
-        guards::all(),
-        files::all(),
-        sockets::all(),
-        datagrams::all(),
-        many::all(),
-        locks::all(),
-        shared::all(),
-        abuse::all(),
-    ];
-    parts.into_iter().flatten().collect()
+    let own = match policy {
+        // It keeps no attention, and is no default: what is its own is checked.
+        "rsio" => vec![handlers::all(), offspring::all(), cohandlers::all()],
+        _ => vec![
+            channels::all(),
+            audio::all(),
+            mapped::all(),
+            messages::all(),
+            origins::all(),
+            guards::all(),
+            files::all(),
+            sockets::all(),
+            datagrams::all(),
+            many::all(),
+            shared::all(),
+        ],
+    };
+    // What every policy promises.
+    own.into_iter().chain([locks::all(), abuse::all()]).flatten().collect()
 }
 
 /// Shorthand for a table of checks.
