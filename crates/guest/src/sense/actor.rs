@@ -3,7 +3,11 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{Read, Write},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        linux::net::SocketAddrExt,
+        unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
+    },
     path::{Path, PathBuf},
     process::{Child, Command},
     time::Duration,
@@ -11,7 +15,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use rustix::{
-    event::{EventfdFlags, PollFd, PollFlags, eventfd, poll},
+    buffer::spare_capacity,
+    event::{EventfdFlags, PollFd, PollFlags, epoll, eventfd, poll},
     fs::{Mode, OFlags},
     io::{Errno, read, write},
     net::{RecvFlags, SendFlags, recv, sendto},
@@ -44,6 +49,15 @@ pub fn command(dir: &Path, name: &str) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.args(["sense-actor".as_ref(), dir.as_os_str(), name.as_ref()]);
     command
+}
+
+/// The same by another program, of these words, which becomes the actor.
+pub fn command_by(words: &[&str], dir: &Path, name: &str) -> Result<Command> {
+    let (program, rest) = words.split_first().context("no program is named")?;
+    let own = std::env::current_exe().context("look where this program is")?;
+    let mut command = Command::new(program);
+    command.args(rest).arg(own).args(["sense-actor".as_ref(), dir.as_os_str(), name.as_ref()]);
+    Ok(command)
 }
 
 /// Lines of a growing file, each once.
@@ -114,6 +128,18 @@ impl Actor {
                     Some(rustix::fs::open(path, flags, Mode::empty()).with_context(|| format!("open {path}"))?);
                 Ok(0)
             }
+            Order::Serve(name) => {
+                let listener = UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?).context("listen")?;
+                let (connection, _) = listener.accept().context("accept")?;
+                connection.set_nonblocking(true)?;
+                self.channel = Some(connection.into());
+                Ok(0)
+            }
+            Order::Call(name) => {
+                let connection = UnixStream::connect_addr(&UnixAddr::from_abstract_name(name)?);
+                self.channel = Some(connection.with_context(|| format!("call {name}"))?.into());
+                Ok(0)
+            }
             Order::Read(end) => read_once(self.end(*end)?),
             Order::Take(end, way) => number(way.take(self.end(*end)?)?),
             Order::Give(end, way) => number(way.give(self.end(*end)?, &self.dir)?),
@@ -130,6 +156,13 @@ impl Actor {
                 let mut watched = [PollFd::from_borrowed_fd(self.end(*end)?, PollFlags::IN)];
                 let limit = Duration::from_millis((*ms).into()).try_into().context("limit")?;
                 number(poll(&mut watched, Some(&limit))?)
+            }
+            Order::Epoll(end, ms) => {
+                let watch = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+                epoll::add(&watch, self.end(*end)?, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+                let limit = Duration::from_millis((*ms).into()).try_into().context("limit")?;
+                let mut ready = Vec::with_capacity(1);
+                number(epoll::wait(&watch, spare_capacity(&mut ready), Some(&limit))?)
             }
             Order::Write(end) | Order::Signal(end) | Order::SendTo(end, _) | Order::SendLarge(end, _) => {
                 write_message(self.end(*end)?, order)

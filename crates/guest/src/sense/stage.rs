@@ -6,7 +6,7 @@ use std::{
     io::Write,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
     rc::Rc,
 };
 
@@ -99,12 +99,20 @@ impl Stage {
         let end = |end: Option<&OwnedFd>| end.map_or(Ok(Stdio::null()), |end| end.try_clone().map(Stdio::from));
         let (input, output) = (end(input).context("share an end")?, end(output).context("share an end")?);
         let name = self.files_for(role)?;
-        let child = actor::command(&self.dir, &name)
-            .stdin(input)
-            .stdout(output)
-            .spawn()
-            .with_context(|| format!("start {name}"))?;
-        Actor::new(&self.dir, role, &name, child.id(), Some(child))
+        let command = actor::command(&self.dir, &name);
+        self.start(command, input, output, role, &name)
+    }
+
+    /// An actor that a program of these words becomes: one that changes what the kernel thinks of it.
+    pub fn actor_by(&mut self, words: &[&str], role: &str) -> Result<Actor> {
+        let name = self.files_for(role)?;
+        let command = actor::command_by(words, &self.dir, &name)?;
+        self.start(command, Stdio::null(), Stdio::null(), role, &name)
+    }
+
+    fn start(&self, mut command: Command, input: Stdio, output: Stdio, role: &str, name: &str) -> Result<Actor> {
+        let child = command.stdin(input).stdout(output).spawn().with_context(|| format!("start {name}"))?;
+        Actor::new(&self.dir, role, name, child.id(), Some(child))
     }
 
     /// An actor's child, which is an actor too.

@@ -19,7 +19,7 @@ pub enum End {
     Input,
     /// Standard output: what it writes to others.
     Output,
-    /// The device that it opened.
+    /// The device that it opened, or its connection by name.
     Channel,
 }
 
@@ -33,6 +33,10 @@ pub enum Order {
         /// Whether reads shall fail rather than wait.
         nonblocking: bool,
     },
+    /// Listen by this abstract name of a unix socket until somebody calls; that is then its channel, whose reads do not wait.
+    Serve(String),
+    /// Call who listens by this name; that is then its channel.
+    Call(String),
     /// Read once.
     Read(End),
     /// Read once, by such a system call.
@@ -45,6 +49,8 @@ pub enum Order {
     Peek(End),
     /// Wait until there is something to read, for at most so many milliseconds; answers 1 if there is.
     Poll(End, u32),
+    /// The same by epoll.
+    Epoll(End, u32),
     /// Write a line.
     Write(End),
     /// Add 1 to an event counter.
@@ -99,12 +105,15 @@ impl fmt::Display for Order {
         match self {
             Self::Open { path, nonblocking: false } => write!(f, "open {path}"),
             Self::Open { path, nonblocking: true } => write!(f, "open-nonblocking {path}"),
+            Self::Serve(name) => write!(f, "serve {name}"),
+            Self::Call(name) => write!(f, "call {name}"),
             Self::Read(end) => write!(f, "read {end}"),
             Self::Take(end, way) => write!(f, "take {end} {way}"),
             Self::Give(end, way) => write!(f, "give {end} {way}"),
             Self::ReadInThread(end) => write!(f, "read-in-thread {end}"),
             Self::Peek(end) => write!(f, "peek {end}"),
             Self::Poll(end, ms) => write!(f, "poll {end} {ms}"),
+            Self::Epoll(end, ms) => write!(f, "epoll {end} {ms}"),
             Self::Write(end) => write!(f, "write {end}"),
             Self::Signal(end) => write!(f, "signal {end}"),
             Self::SendTo(end, to) => write!(f, "send-to {end} {to}"),
@@ -136,12 +145,15 @@ impl FromStr for Order {
         Ok(match words.as_slice() {
             ["open", path] => Self::Open { path: (*path).to_owned(), nonblocking: false },
             ["open-nonblocking", path] => Self::Open { path: (*path).to_owned(), nonblocking: true },
+            ["serve", name] => Self::Serve((*name).to_owned()),
+            ["call", name] => Self::Call((*name).to_owned()),
             ["read", end] => Self::Read(end.parse()?),
             ["take", end, way] => Self::Take(end.parse()?, way.parse()?),
             ["give", end, way] => Self::Give(end.parse()?, way.parse()?),
             ["read-in-thread", end] => Self::ReadInThread(end.parse()?),
             ["peek", end] => Self::Peek(end.parse()?),
             ["poll", end, ms] => Self::Poll(end.parse()?, ms.parse()?),
+            ["epoll", end, ms] => Self::Epoll(end.parse()?, ms.parse()?),
             ["write", end] => Self::Write(end.parse()?),
             ["signal", end] => Self::Signal(end.parse()?),
             ["send-to", end, to] => Self::SendTo(end.parse()?, to.parse()?),
@@ -204,6 +216,9 @@ mod tests {
             Order::ReadInThread(End::Channel),
             Order::Peek(End::Input),
             Order::Poll(End::Channel, 500),
+            Order::Epoll(End::Input, 10),
+            Order::Serve("own".into()),
+            Order::Call("own".into()),
             Order::Write(End::Output),
             Order::Signal(End::Output),
             Order::SendTo(End::Output, ([127, 0, 0, 1], 4000).into()),

@@ -64,15 +64,21 @@ fn channel(stage: &mut Stage, mut device: Device, channel: &str, node: &str) -> 
     }
     // A joystick's state is read too, and opens a request: whether the next read does must be told from it.
     let before = handler.why()?.chain.map(|chain| chain.request);
-    let mut bystander = stage.actor("watcher that never read", None, None)?;
-    bystander.opens(node)?;
-    bystander.waits_for(&Order::Poll(End::Channel, 5000))?;
+    let mut bystanders = Vec::new();
+    for order in [Order::Poll(End::Channel, 5000), Order::Epoll(End::Channel, 5000)] {
+        let mut bystander = stage.actor("watcher that never read", None, None)?;
+        bystander.opens(node)?;
+        bystander.waits_for(&order)?;
+        bystanders.push((order, bystander));
+    }
     device.touch()?;
-    let ready = bystander.done()?;
+    let ready = bystanders.iter_mut().map(|(_, bystander)| bystander.done()).collect::<Result<Vec<_>>>()?;
     handler.does(&Order::Read(End::Channel))?;
-    let ready = if ready == 1 { Ok(()) } else { Err(anyhow::anyhow!("nothing to read within 5 s")) };
+    let ready = if ready == [1, 1] { Ok(()) } else { Err(anyhow::anyhow!("nothing to read within 5 s")) };
     stage.verdict("who waits is woken", ready);
-    stage.verdict("who only waits for it", bystander.unattended());
+    for (order, bystander) in &bystanders {
+        stage.verdict(&format!("who only waits for it, {order}"), bystander.unattended());
+    }
     stage.verdict("reader", handler.attended(&Origin::new(channel, node, handler.pid), &[]));
     let after = handler.why()?.chain.map(|chain| chain.request);
     let anew = if after > before { Ok(()) } else { Err(anyhow::anyhow!("request {before:?} became {after:?}")) };

@@ -22,7 +22,7 @@ use crate::{
 /// A program for calls that safe Rust has no words for.
 pub const CALLS: &str = include_str!("../c/calls.c");
 /// A device that always has something to read, of no class with hooks.
-const DEVICE: &str = "/dev/urandom";
+pub const DEVICE: &str = "/dev/urandom";
 
 pub fn all() -> Vec<Case> {
     vec![
@@ -144,9 +144,13 @@ fn nothing_read(stage: &mut Stage) -> Result<()> {
         stage.verdict(&format!("{order} of nothing"), reader.unattended());
     }
     reader.does(&Order::Poll(End::Input, 10))?;
+    reader.does(&Order::Epoll(End::Input, 10))?;
     writer.writes(&channel.link)?;
-    reader.does(&Order::Poll(End::Input, 1000))?;
-    stage.verdict("poll", reader.unattended());
+    for order in [Order::Poll(End::Input, 1000), Order::Epoll(End::Input, 1000)] {
+        let ready = reader.does(&order)?;
+        ensure!(ready == 1, "{order}: nothing came");
+        stage.verdict(&order.to_string(), reader.unattended());
+    }
     reader.does(&Order::Take(End::Input, Way::Tee))?;
     stage.verdict("tee, which leaves it there", reader.unattended());
     stage.verdict("nothing was counted", none(channel.rule.hits()?));

@@ -16,7 +16,13 @@ pub fn all() -> Vec<Case> {
     let ends = ends.into_iter().map(|kind| case(&format!("end of {kind}"), move |stage| end_of_file(stage, kind)));
     kinds
         .chain(ends)
-        .chain([case("tcp by each call", by_each_call), case("fork", fork), case("chain", chain), case("echo", echo)])
+        .chain([
+            case("tcp by each call", by_each_call),
+            case("unix by each call", taken_by_each_call),
+            case("fork", fork),
+            case("chain", chain),
+            case("echo", echo),
+        ])
         .collect()
 }
 
@@ -71,6 +77,26 @@ fn by_each_call(stage: &mut Stage) -> Result<()> {
         second.reads()?;
         let origin = stage.by_remote(&first);
         stage.verdict(&order.to_string(), second.attended(&origin, &[(Kind::Tcp.object(), second.pid)]));
+    }
+    Ok(())
+}
+
+/// Who takes a message off a unix socket is found whatever the call; splice and sendfile go a way of their own.
+fn taken_by_each_call(stage: &mut Stage) -> Result<()> {
+    for way in [Way::Vector, Way::Socket, Way::SocketFrom, Way::Message, Way::Splice, Way::Sendfile] {
+        let (link, order) = (stage.link(Kind::UnixStream)?, Order::Take(End::Input, way));
+        let mut first = stage.handler("first", None, Some(&link.writer))?;
+        let mut second = stage.actor("second", Some(&link.reader), None)?;
+        let mut stranger = stage.actor("stranger", None, Some(&link.writer))?;
+        let mut third = stage.actor("third", Some(&link.reader), None)?;
+        stage.attend(&mut first)?;
+        first.writes(&link)?;
+        second.does(&order)?;
+        let origin = stage.by_remote(&first);
+        stage.verdict(&order.to_string(), second.attended(&origin, &[(Kind::UnixStream.object(), second.pid)]));
+        stranger.writes(&link)?;
+        third.does(&order)?;
+        stage.verdict(&format!("{order} of what a stranger wrote"), third.unattended());
     }
     Ok(())
 }

@@ -6,6 +6,7 @@ mod channels;
 mod cohandlers;
 mod datagrams;
 mod files;
+mod filters;
 mod guards;
 mod handlers;
 mod locks;
@@ -37,6 +38,7 @@ pub fn all(policy: &str) -> Vec<Case> {
             origins::all(),
             guards::all(),
             files::all(),
+            filters::all(),
             sockets::all(),
             datagrams::all(),
             many::all(),

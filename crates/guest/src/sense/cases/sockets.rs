@@ -170,10 +170,13 @@ fn nothing_read(stage: &mut Stage) -> Result<()> {
     let mut writer = stage.actor("customer", Some(&link.writer), Some(&link.writer))?;
     let mut reader = stage.actor("server", Some(&link.reader), None)?;
     reader.does(&Order::Poll(End::Input, 10))?;
+    reader.does(&Order::Epoll(End::Input, 10))?;
     writer.writes(&link)?;
-    let ready = reader.does(&Order::Poll(End::Input, 1000))?;
-    ensure!(ready == 1, "nothing came");
-    stage.verdict("poll", reader.unattended());
+    for order in [Order::Poll(End::Input, 1000), Order::Epoll(End::Input, 1000)] {
+        let ready = reader.does(&order)?;
+        ensure!(ready == 1, "{order}: nothing came");
+        stage.verdict(&order.to_string(), reader.unattended());
+    }
     reader.does(&Order::Peek(End::Input))?;
     stage.verdict("peek", reader.unattended());
     reader.does(&Order::Give(End::Input, Way::Socket))?;
