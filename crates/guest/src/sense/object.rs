@@ -15,13 +15,18 @@ use std::{
 use anyhow::{Context, Error, Result};
 use rustix::{
     event::{EventfdFlags, eventfd},
-    fs::{CWD, FileType, Mode, mknodat},
+    fs::{CWD, FileType, Mode, OFlags, fcntl_setfl, mknodat},
+    io::{Errno, write},
     net::{AddressFamily, SocketFlags, SocketType, socketpair},
     pipe::{PipeFlags, pipe_with},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
-use super::wire::{End, Order};
+use super::{
+    stage::SETTLE_MS,
+    wire::{End, Order},
+};
+use crate::clock;
 
 /// Kinds of such things, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,6 +238,30 @@ fn udp(address: &str, connected: bool) -> Result<(OwnedFd, OwnedFd)> {
     udp_pair(address, connected).map(both)
 }
 
+/// Fills what is behind `end`, until a write finds no room; writes wait no more from then on.
+pub fn fill(end: &OwnedFd) -> Result<()> {
+    fcntl_setfl(end, OFlags::NONBLOCK).context("make a writer's end not wait")?;
+    let mut had_room = true;
+    while had_room {
+        had_room = false;
+        while write_some(end)? {
+            had_room = true;
+        }
+        // What is on its way to the other end makes room yet.
+        clock::sleep_ms(SETTLE_MS);
+    }
+    Ok(())
+}
+
+/// Whether there was room.
+fn write_some(end: &OwnedFd) -> Result<bool> {
+    match write(end, &[b'x'; 4096]) {
+        Ok(_) => Ok(true),
+        Err(Errno::AGAIN) => Ok(false),
+        Err(error) => Err(error).context("fill"),
+    }
+}
+
 /// Makes a FIFO at `path`, and opens both ends.
 pub fn fifo(path: &Path) -> Result<(OwnedFd, OwnedFd)> {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
@@ -249,11 +278,7 @@ fn pty() -> Result<(OwnedFd, OwnedFd)> {
     grantpt(&master)?;
     unlockpt(&master)?;
     let path = ptsname(&master, Vec::new())?;
-    let slave = rustix::fs::open(
-        path,
-        rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
+    let slave = rustix::fs::open(path, OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
     Ok((master, slave))
 }
 

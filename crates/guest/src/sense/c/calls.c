@@ -7,8 +7,10 @@
  *	uring-hasty	the same, which does not wait, and must find nothing
  *	uring-recv	recv by io_uring
  *	uring-write	a write by io_uring
+ *	uring-write-hasty	the same, which does not wait, and must find no room
  *	uring-send	send by io_uring
  *	many		recvmmsg
+ *	send-many	sendmmsg, of two messages
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -70,6 +72,15 @@ static int read_many(void)
 	return recvmmsg(0, messages, 2, MSG_WAITFORONE, NULL);
 }
 
+static int write_many(void)
+{
+	struct iovec part = { (char *)line, sizeof(line) - 1 };
+	struct mmsghdr messages[2] = { { .msg_hdr = { .msg_iov = &part, .msg_iovlen = 1 } } };
+
+	messages[1] = messages[0];
+	return sendmmsg(0, messages, 2, 0);
+}
+
 static int carry_out(const char *call)
 {
 	if (!strcmp(call, "uring"))
@@ -80,8 +91,12 @@ static int carry_out(const char *call)
 		return uring(IORING_OP_RECV, 0);
 	if (!strcmp(call, "uring-write"))
 		return uring(IORING_OP_WRITE, 0);
+	if (!strcmp(call, "uring-write-hasty"))
+		return uring(IORING_OP_WRITE, RWF_NOWAIT);
 	if (!strcmp(call, "uring-send"))
 		return uring(IORING_OP_SEND, 0);
+	if (!strcmp(call, "send-many"))
+		return write_many();
 	return read_many();
 }
 
@@ -96,7 +111,7 @@ int main(int argc, char **argv)
 	result = carry_out(argv[1]);
 	printf("%d\n", result);
 	fflush(stdout);
-	if ((result > 0) == !strcmp(argv[1], "uring-hasty"))
+	if ((result > 0) == !!strstr(argv[1], "hasty"))
 		return 1;
 	for (;;)
 		pause();

@@ -6,20 +6,23 @@ use std::{
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr as UnixAddr, UnixDatagram},
     },
+    process::Command,
 };
 
 use anyhow::{Context, Result, anyhow};
 
 use super::{
     Case, case,
+    files::CALLS,
     sockets::{OTHER_PORT, PORT, READ, by_peer, opens, opens_nothing},
 };
 use crate::{
     far::{FAR, NEAR},
     sense::{
-        answer::Origin,
+        answer::{Origin, why},
         network::{FAR6, NEAR6},
         object::{Kind, Link},
+        program::{self, Program},
         rule::Rule,
         stage::{Actor, Stage},
         way::Way,
@@ -40,7 +43,9 @@ pub fn all() -> Vec<Case> {
             case(&format!("unix datagrams to oneself, by {kind}"), move |stage| unix_to_oneself(stage, kind)),
         ]
     });
-    inet.chain([case("udp to a group", to_group)]).chain(unix).collect()
+    inet.chain([case("udp to a group", to_group), case("udp written by sendmmsg", written_together)])
+        .chain(unix)
+        .collect()
 }
 
 fn connected(stage: &mut Stage, there: &'static str) -> Result<()> {
@@ -98,6 +103,24 @@ fn written(stage: &mut Stage, here: &'static str) -> Result<()> {
     let hits = rule.hits()?;
     let all = if hits == 6 { Ok(()) } else { Err(anyhow!("{hits} hits of 6 writes")) };
     stage.verdict("each write is counted once", all);
+    Ok(())
+}
+
+/// Each message of a call that sends several is one.
+fn written_together(stage: &mut Stage) -> Result<()> {
+    let program = program::compile(&stage.dir, "calls", CALLS)?;
+    let (link, peer) = stage.elsewhere()?.sends(NEAR, PORT)?;
+    // Since then the far end's hardware address is known; a datagram that waits for that does not count.
+    opens_nothing(stage, "who reads, before there is a rule", &link)?;
+    let rule = Rule::add(&format!("write accept udp::{PORT}"))?;
+    UdpSocket::from(link.reader.try_clone()?).connect(peer).context("answer one client only")?;
+    let output = stage.dir.join("calls.out");
+    let mut server = Program::start(Command::new(program).arg("send-many"), Some(&link.reader), output)?;
+    server.prints(2)?;
+    let origin = Origin::new("inet", &peer.to_string(), server.pid());
+    stage.verdict("who writes", why(server.pid())?.must_be_attended(&origin, &[]));
+    let hits = rule.hits()?;
+    stage.verdict("each is counted", if hits == 2 { Ok(()) } else { Err(anyhow!("{hits} hits of 2 messages")) });
     Ok(())
 }
 

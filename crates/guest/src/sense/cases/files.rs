@@ -10,7 +10,7 @@ use crate::{
     clock,
     sense::{
         answer::{Origin, why},
-        object::{Kind, Link, fifo},
+        object::{Kind, Link, fifo, fill},
         program::{self, Program},
         rule::Rule,
         stage::{Actor, SETTLE_MS, Stage},
@@ -32,6 +32,8 @@ pub fn all() -> Vec<Case> {
         case("fifo at its end", end_of_file),
         case("fifo made anew", anew),
         case("fifo written", written),
+        case("fifo written by io_uring", written_by_uring),
+        case("fifo that takes nothing", nothing_written),
         case("device by path", device),
         case("rule removed", removed),
         case("readv while rules come and go", across_rules),
@@ -210,6 +212,50 @@ fn written(stage: &mut Stage) -> Result<()> {
         reader.reads()?;
     }
     stage.verdict("who reads", reader.unattended());
+    Ok(())
+}
+
+fn written_by_uring(stage: &mut Stage) -> Result<()> {
+    let program = program::compile(&stage.dir, "calls", CALLS)?;
+    let channel = Channel::new(stage, "write")?;
+    let output = stage.dir.join("calls.out");
+    let mut writer = Program::start(Command::new(program).arg("uring-write"), Some(&channel.link.writer), output)?;
+    writer.prints(2)?;
+    stage.verdict("who writes", why(writer.pid())?.must_be_attended(&channel.by(writer.pid()), &[]));
+    let mut reader = channel.reader(stage)?;
+    reader.reads()?;
+    stage.verdict("who reads", reader.unattended());
+    Ok(())
+}
+
+/// One that is full, and one that nobody reads any more.
+fn nothing_written(stage: &mut Stage) -> Result<()> {
+    let program = program::compile(&stage.dir, "calls", CALLS)?;
+    let path = stage.dir.join("channel").display().to_string();
+    let link = Channel::make(&path)?;
+    // Before there is a rule: this process must have no attention to hand on.
+    fill(&link.writer)?;
+    let mut channel = Channel { rule: Rule::add(&format!("write {path}"))?, link, path };
+    let mut writer = channel.writer(stage)?;
+    let ways = [Way::Vector, Way::VectorAt, Way::Splice].map(|way| Order::Give(End::Output, way));
+    for order in [Order::Write(End::Output)].into_iter().chain(ways) {
+        writer.fails(&order)?;
+        stage.verdict(&format!("{order} without room"), writer.unattended());
+    }
+    let output = stage.dir.join("calls.out");
+    let mut hasty = Program::start(Command::new(program).arg("uring-write-hasty"), Some(&channel.link.writer), output)?;
+    hasty.prints(2)?;
+    stage.verdict("io_uring without room", why(hasty.pid())?.must_be_unattended());
+    stage.verdict("nothing was counted", none(channel.rule.hits()?));
+    channel.reader(stage)?.reads()?;
+    writer.writes(&channel.link)?;
+    stage.verdict("who finds room", writer.attended(&channel.by(writer.pid), &[]));
+    // Another writer, or it would be taken for one's own.
+    let _other = File::options().write(true).open(&channel.path).context("open a FIFO for writing")?;
+    channel.link.reader = File::open("/dev/null").context("open /dev/null")?.into();
+    let mut late = channel.writer(stage)?;
+    late.fails(&Order::Write(End::Output))?;
+    stage.verdict("who writes to nobody", late.unattended());
     Ok(())
 }
 

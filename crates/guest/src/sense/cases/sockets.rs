@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     os::{
+        fd::OwnedFd,
         linux::net::SocketAddrExt,
         unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
     },
@@ -10,6 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use rustix::net::{Shutdown, shutdown};
 
 use super::{Case, case, files::CALLS};
 use crate::{
@@ -18,7 +20,7 @@ use crate::{
     sense::{
         answer::{Origin, why},
         network::{FAR6, MadeUp, NEAR6, local},
-        object::{Kind, Link},
+        object::{Kind, Link, fill},
         program::{self, Program},
         rule::Rule,
         stage::{Actor, SETTLE_MS, Stage},
@@ -48,6 +50,8 @@ pub fn all() -> Vec<Case> {
         case("tcp rule afterwards", afterwards),
         case("tcp by user", by_user),
         case("tcp written", written),
+        case("tcp that takes nothing", nothing_written),
+        case("unix that takes nothing", nothing_written_by_name),
         case("socket read by io_uring", uring_read),
         case("socket written by io_uring", uring_written),
         case("network of a user's own", made_up),
@@ -232,6 +236,62 @@ fn written(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
+/// It tries to write to `end`, which must fail.
+fn tries(stage: &mut Stage, what: &str, end: &OwnedFd) -> Result<()> {
+    let mut server = stage.actor("server", None, Some(end))?;
+    let ways = [Way::Vector, Way::Socket, Way::Message].map(|way| Order::Give(End::Output, way));
+    for order in [Order::Write(End::Output)].into_iter().chain(ways) {
+        server.fails(&order)?;
+        stage.verdict(&format!("{what}: {order}"), server.unattended());
+    }
+    Ok(())
+}
+
+/// A connection that has no room, and one that is closed.
+fn nothing_written(stage: &mut Stage) -> Result<()> {
+    let elsewhere = stage.elsewhere()?;
+    let ((full, _), (closed, _)) = (elsewhere.calls(NEAR, PORT)?, elsewhere.calls(NEAR, PORT)?);
+    // Before there is a rule: this process must have no attention to hand on.
+    fill(&full.reader)?;
+    shutdown(&closed.reader, Shutdown::Write).context("close a connection for writing")?;
+    let rule = Rule::add(&format!("write accept :{PORT}"))?;
+    tries(stage, "without room", &full.reader)?;
+    tries(stage, "closed", &closed.reader)?;
+    let hits = rule.hits()?;
+    stage.verdict("nothing was counted", if hits == 0 { Ok(()) } else { Err(anyhow::anyhow!("{hits} hits")) });
+    let (link, peer) = elsewhere.calls(NEAR, PORT)?;
+    let mut server = stage.actor("server", None, Some(&link.reader))?;
+    server.does(&Order::Write(End::Output))?;
+    stage.verdict("with room", server.attended(&by_peer(peer, &server), &[]));
+    Ok(())
+}
+
+/// The same of unix sockets.
+fn nothing_written_by_name(stage: &mut Stage) -> Result<()> {
+    let name = "takes-nothing";
+    let (full, closed) = (by_name(name)?, by_name(name)?);
+    fill(&full.reader)?;
+    drop(closed.writer);
+    let rule = Rule::add(&format!("write accept unix:@{name}"))?;
+    tries(stage, "without room", &full.reader)?;
+    tries(stage, "closed", &closed.reader)?;
+    let hits = rule.hits()?;
+    stage.verdict("nothing was counted", if hits == 0 { Ok(()) } else { Err(anyhow::anyhow!("{hits} hits")) });
+    let link = by_name(name)?;
+    let mut server = stage.actor("server", None, Some(&link.reader))?;
+    server.does(&Order::Write(End::Output))?;
+    stage.verdict("with room", server.attended(&Origin::new("unix", &rule.node(), server.pid), &[]));
+    Ok(())
+}
+
+/// A connection by an abstract name of a unix socket: who reads accepted it.
+fn by_name(name: &str) -> Result<Link> {
+    let address = UnixAddr::from_abstract_name(name)?;
+    let listener = UnixListener::bind_addr(&address).with_context(|| format!("listen on @{name}"))?;
+    let client = UnixStream::connect_addr(&address).with_context(|| format!("connect to @{name}"))?;
+    Ok(Link::of(Kind::UnixStream, client, listener.accept().context("accept")?.0))
+}
+
 /// A program reads by io_uring what comes while it waits, or what has come before.
 fn uring_read(stage: &mut Stage) -> Result<()> {
     let _tcp = Rule::add(&format!("read accept :{PORT}"))?;
@@ -269,15 +329,22 @@ fn uring_read(stage: &mut Stage) -> Result<()> {
 
 fn uring_written(stage: &mut Stage) -> Result<()> {
     let _rule = Rule::add(&format!("write accept :{PORT}"))?;
+    let named = Rule::add("write accept unix:@written")?;
     let program = program::compile(&stage.dir, "calls", CALLS)?;
-    let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
-    for way in ["uring-write", "uring-send"] {
-        let output = stage.dir.join("calls.out");
-        let mut server = Program::start(Command::new(&program).arg(way), Some(&link.reader), output)?;
-        server.prints(2)?;
-        let origin = Origin::new("inet", &peer.to_string(), server.pid());
-        stage.verdict(way, why(server.pid())?.must_be_attended(&origin, &[]));
+    let (tcp, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    let unix = by_name("written")?;
+    for (channel, node, link) in [("inet", peer.to_string(), &tcp), ("unix", named.node(), &unix)] {
+        for way in ["uring-write", "uring-send"] {
+            let output = stage.dir.join("calls.out");
+            let mut server = Program::start(Command::new(&program).arg(way), Some(&link.reader), output)?;
+            server.prints(2)?;
+            let origin = Origin::new(channel, &node, server.pid());
+            stage.verdict(&format!("{channel}, {way}"), why(server.pid())?.must_be_attended(&origin, &[]));
+        }
     }
+    let mut client = stage.actor("client", Some(&unix.writer), None)?;
+    client.reads()?;
+    stage.verdict("unix: who reads that", client.unattended());
     Ok(())
 }
 
