@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::{
-    net::sockopt::set_ip_multicast_if,
+    net::{self, AddressFamily, SocketType, socket, sockopt::set_ip_multicast_if},
     thread::{LinkNameSpaceType, move_into_link_name_space},
 };
 
@@ -191,6 +191,26 @@ fn is_apart(process: &mut Child) -> Result<()> {
 pub fn local(address: &str, port: u16) -> Result<Link> {
     let listener = listen(address, port)?;
     accepted(&listener, connect((address, port))?).map(|(link, _)| link)
+}
+
+/// A connection within this machine, from one of its addresses to another one: who reads accepted it.
+pub fn connection_between(from: &str, to: &str, port: u16) -> Result<Link> {
+    let listener = listen(to, port)?;
+    let family = if from.contains(':') { AddressFamily::INET6 } else { AddressFamily::INET };
+    let client = socket(family, SocketType::STREAM, None).context("make a socket")?;
+    net::bind(&client, &SocketAddr::new(from.parse()?, 0)).with_context(|| format!("bind to {from}"))?;
+    net::connect(&client, &SocketAddr::new(to.parse()?, port)).with_context(|| format!("connect {from} to {to}"))?;
+    let client = TcpStream::from(client);
+    client.set_nodelay(true)?;
+    accepted(&listener, client).map(|(link, _)| link)
+}
+
+/// The same for datagrams: who reads is the server.
+pub fn datagrams_between(from: &str, to: &str, port: u16) -> Result<Link> {
+    let server = bind(to, port)?;
+    let client = sender(from, (to, port))?;
+    server.connect(client.local_addr()?).context("answer a client")?;
+    Ok(Link::of(Kind::Udp, client, server))
 }
 
 fn listen(address: &str, port: u16) -> Result<TcpListener> {

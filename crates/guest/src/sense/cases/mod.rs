@@ -17,6 +17,7 @@ mod offspring;
 mod origins;
 mod shared;
 mod sockets;
+mod within;
 
 use anyhow::Result;
 
@@ -41,6 +42,7 @@ pub fn all(policy: &str) -> Vec<Case> {
             filters::all(),
             sockets::all(),
             datagrams::all(),
+            within::all(),
             many::all(),
             shared::all(),
         ],
