@@ -2,13 +2,14 @@
 
 use std::{
     fs,
+    os::fd::AsRawFd,
     process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, anyhow};
 use rustix::fs::{OFlags, fcntl_setfl};
 
-use super::{Case, case};
+use super::{Case, case, files::Channel};
 use crate::{
     check::figure,
     clock,
@@ -49,6 +50,11 @@ pub fn all() -> Vec<Case> {
         case("abuse: port fed by itself", fed_by_itself),
         case("abuse: port fed by a partner", |stage| fed_by_partner(stage, "partner", false)),
         case("abuse: port fed by a partner that is waited for", |stage| fed_by_partner(stage, "awaited_partner", true)),
+        case("abuse: socket fed by its child", socket_fed_by_child),
+        case("abuse: terminal of its own, by a rule", |stage| terminal(stage, "own_terminal", false)),
+        case("abuse: terminal fed by its child", |stage| terminal(stage, "childs_terminal", true)),
+        case("abuse: fifo of its own, by a rule", |stage| fifo(stage, "read")),
+        case("abuse: fifo of its own that it writes", |stage| fifo(stage, "write")),
         case("abuse: fast forks", forks),
     ];
     own.chain(more).collect()
@@ -110,6 +116,40 @@ fn fed_by_partner(stage: &mut Stage, name: &str, waits: bool) -> Result<()> {
     let mut writer = stage.actor("writer", None, Some(&link.writer))?;
     let mut reader = stage.actor("reader", Some(&link.reader), None)?;
     try_orders(stage, name, &mut [(&mut writer, vec![GIVE]), (&mut reader, vec![TAKE])])
+}
+
+/// A rule says who is a customer by a socket's name, but whoever serves by that name may call itself, by another process.
+fn socket_fed_by_child(stage: &mut Stage) -> Result<()> {
+    const NAME: &str = "fed";
+    let _rule = Rule::add(&format!("read accept unix:@{NAME}"))?;
+    let mut parent = stage.actor("parent", None, None)?;
+    let mut child = stage.child_of(&mut parent, "child")?;
+    parent.waits_for(&Order::Serve(NAME.into()))?;
+    child.does(&Order::Call(NAME.into()))?;
+    parent.done()?;
+    let (give, take) = (Order::Write(End::Channel), Order::Read(End::Channel));
+    try_orders(stage, "childs_socket", &mut [(&mut child, vec![give]), (&mut parent, vec![take])])
+}
+
+/// The same by a terminal: who holds its master types.
+fn terminal(stage: &mut Stage, name: &str, by_child: bool) -> Result<()> {
+    let link = stage.link(Kind::PtyInput)?;
+    let node = fs::read_link(format!("/proc/self/fd/{}", link.reader.as_raw_fd())).context("name a terminal")?;
+    let _rule = Rule::add(&format!("read {}", node.display()))?;
+    if !by_child {
+        return own_link(stage, name, &link);
+    }
+    let mut parent = stage.actor("parent", Some(&link.reader), Some(&link.writer))?;
+    // It has what its parent has.
+    let mut child = stage.child_of(&mut parent, "child")?;
+    fcntl_setfl(&link.reader, OFlags::NONBLOCK).context("make a terminal not wait")?;
+    try_orders(stage, name, &mut [(&mut child, vec![GIVE]), (&mut parent, vec![TAKE])])
+}
+
+/// Both ends, each opened for itself.
+fn fifo(stage: &mut Stage, access: &str) -> Result<()> {
+    let channel = Channel::new(stage, access)?;
+    own_link(stage, &format!("own_fifo_{access}"), &channel.link)
 }
 
 /// Its children do the work, each for a few milliseconds.
