@@ -76,6 +76,17 @@ pub fn is_cohandler(actor: &Actor, of: &Actor, expected: bool) -> Result<()> {
     Ok(())
 }
 
+/// Whether the process `pid` is named among those who used a channel, as `expected`.
+pub fn is_listed(pid: u32, expected: bool) -> Result<()> {
+    let list = ask(&["channel", "list", "--json"])?;
+    let rows = list["channels"].as_array().context("appease channel list --json has no channels")?;
+    let mut handlers = rows.iter().filter_map(|row| row["handlers"].as_array()).flatten();
+    if handlers.any(|handler| handler["pid"] == pid) != expected {
+        bail!("process {pid} among the handlers of channels: expected {expected}; found {list}");
+    }
+    Ok(())
+}
+
 /// What it does now is done in this lane: the scheduler's own word.
 pub fn works_in(actor: &mut Actor, lane: &str) -> Result<()> {
     let before = Part::of(actor)?;

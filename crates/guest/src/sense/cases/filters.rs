@@ -57,11 +57,11 @@ fn by_group(stage: &mut Stage) -> Result<()> {
 /// What is below a cgroup is in it; what is above or beside it is not.
 fn by_cgroup(stage: &mut Stage) -> Result<()> {
     let (upper, lower) = (Cgroup::new("checks")?, Cgroup::new("checks/lower")?);
-    let beside = Cgroup::new("others/lower")?;
+    let beside = Cgroup::new("beside/lower")?;
     for (named, counted) in [("/checks", [true, true, false, false]), ("/checks/lower", [false, true, false, false])] {
         let rule = Rule::add(&format!("read {DEVICE} --cgroup {named}"))?;
         let places =
-            [("checks", Some(&upper)), ("checks/lower", Some(&lower)), ("others/lower", Some(&beside)), ("none", None)];
+            [("checks", Some(&upper)), ("checks/lower", Some(&lower)), ("beside/lower", Some(&beside)), ("none", None)];
         for ((name, place), counts) in places.into_iter().zip(counted) {
             let mut reader = stage.actor("reader", None, None)?;
             if let Some(cgroup) = place {

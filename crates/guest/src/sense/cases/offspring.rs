@@ -8,7 +8,7 @@ use super::{Case, case};
 use crate::{
     clock::MS,
     sense::{
-        handling::{Part, is_stranger, takes_part},
+        handling::{Part, is_listed, is_stranger, takes_part},
         stage::{Actor, Stage},
         wire::Order,
     },
@@ -89,18 +89,20 @@ fn generations(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// The next process of a handler's number has not its standing.
+/// The next process of a handler's number has not its standing, and has used no channel.
 fn number_used_anew(stage: &mut Stage) -> Result<()> {
     let mut handler = stage.handler("handler", None, None)?;
     stage.attend(&mut handler)?;
     stage.verdict("handler", takes_part(&handler, true));
     let number = handler.pid;
+    stage.verdict("handler in the list of channels", is_listed(number, true));
     drop(handler);
     for _ in 0..TRIES {
         fs::write(LAST_PID, (number - 1).to_string()).with_context(|| format!("write to {LAST_PID}"))?;
         let next = stage.actor("next of its number", None, None)?;
         if next.pid == number {
             stage.verdict("next of its number", is_stranger(&next));
+            stage.verdict("next of its number in the list of channels", is_listed(number, false));
             return Ok(());
         }
     }
