@@ -39,17 +39,21 @@ struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
 void bpf_task_release(struct task_struct *p) __ksym;
 
-/* Whether the current process is attended, and for what. */
+/* Whether the current process is attended, and for what; until when, at most, @lift is to last. */
 static __always_inline bool is_waiter_attended(struct appease_lift *lift, u64 now)
 {
 	struct appease_process *process;
 
 	__builtin_memset(lift, 0, sizeof(*lift));
 	lift->waiter = current_tgid();
+	lift->until_ns = now + LIFT_NS;
 	if (policy == APPEASE_POLICY_RSIO) {
 		struct appease_handler *handler = try_handler(lift->waiter);
 
-		return handler && is_handling(handler, now);
+		if (!handler || !is_handling(handler, now))
+			return false;
+		lift->until_ns = earlier(lift->until_ns, handling_until(handler));
+		return true;
 	}
 	process = try_current_process();
 	if (!process)
@@ -112,7 +116,6 @@ static __always_inline bool begin_lifts(struct appease_lift *lift, u64 object, u
 		return false;
 	/* On its way to one lock it may have to wait for another. */
 	end_lifts(0);
-	lift->until_ns = now + LIFT_NS;
 	lift->object = object;
 	lift->lock = lock;
 	return true;

@@ -6,7 +6,10 @@ use std::{
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         linux::net::SocketAddrExt,
-        unix::net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
+        unix::{
+            net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
+            process::CommandExt,
+        },
     },
     path::{Path, PathBuf},
     process::{Child, Command},
@@ -176,13 +179,9 @@ impl Actor {
                 std::thread::sleep(Duration::from_millis((*ms).into()));
                 Ok(0)
             }
-            Order::Run(words) => {
+            Order::Become(words) => {
                 let (program, rest) = words.split_first().context("no program is named")?;
-                let status = Command::new(program).args(rest).status().with_context(|| format!("start {program}"))?;
-                if !status.success() {
-                    bail!("{program} ended ({status})");
-                }
-                Ok(0)
+                Err(Command::new(program).args(rest).exec()).with_context(|| format!("become {program}"))
             }
             Order::Repeat(orders) => loop {
                 // What cannot be done just now is done another time.

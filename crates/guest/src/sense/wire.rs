@@ -63,8 +63,8 @@ pub enum Order {
     Burn(u32),
     /// Sleep for so many milliseconds.
     Sleep(u32),
-    /// Start a program, of these words, and wait for its end.
-    Run(Vec<String>),
+    /// Be another program from now on, of these words.
+    Become(Vec<String>),
     /// Do this again and again, until killed.
     Repeat(Vec<Order>),
     /// Start another actor, known by this name; answers its process id.
@@ -120,7 +120,7 @@ impl fmt::Display for Order {
             Self::SendLarge(end, to) => write!(f, "send-large {end} {to}"),
             Self::Burn(ms) => write!(f, "burn {ms}"),
             Self::Sleep(ms) => write!(f, "sleep {ms}"),
-            Self::Run(words) => write!(f, "run {}", words.join(" ")),
+            Self::Become(words) => write!(f, "become {}", words.join(" ")),
             Self::Repeat(orders) => {
                 let orders: Vec<String> = orders.iter().map(Self::to_string).collect();
                 write!(f, "repeat {}", orders.join(BETWEEN))
@@ -160,8 +160,8 @@ impl FromStr for Order {
             ["send-large", end, to] => Self::SendLarge(end.parse()?, to.parse()?),
             ["burn", ms] => Self::Burn(ms.parse()?),
             ["sleep", ms] => Self::Sleep(ms.parse()?),
-            ["run", words @ ..] if !words.is_empty() => {
-                Self::Run(words.iter().map(|word| (*word).to_owned()).collect())
+            ["become", words @ ..] if !words.is_empty() => {
+                Self::Become(words.iter().map(|word| (*word).to_owned()).collect())
             }
             ["spawn", name] => Self::Spawn((*name).to_owned()),
             ["own", kind] => Self::Own(kind.parse()?),
@@ -227,7 +227,7 @@ mod tests {
             Order::Sleep(30),
             Order::Take(End::Input, Way::Splice),
             Order::Give(End::Output, Way::VectorAt),
-            Order::Run(vec!["sh".into(), "-c".into(), "true".into()]),
+            Order::Become(vec!["sh".into(), "-c".into(), "true".into()]),
             Order::Repeat(vec![Order::Burn(1), Order::Write(End::Output), Order::Read(End::Input)]),
             Order::Spawn("child".into()),
             Order::Litter(Kind::Pipe, 9),

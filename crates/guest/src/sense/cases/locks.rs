@@ -82,7 +82,7 @@ fn held(stage: &mut Stage, program: &Path, kind: &str, attended: bool) -> Result
     // Somebody is served, or there would be nothing to look at.
     stage.attend(if attended { &mut waiter } else { &mut other })?;
     let words = [program.display().to_string(), kind.into(), file.display().to_string(), "wait".into()];
-    waiter.does(&Order::Run(words.into()))?;
+    waiter.tell(&Order::Become(words.into()))?;
     let said = holder.prints(2)?;
     drop(hogs);
     let lifts = counter(LIFTED)? - before;
