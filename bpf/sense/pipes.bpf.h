@@ -48,6 +48,41 @@ int appease_pipe_read(void *ctx)
 	return 0;
 }
 
+/* A pipe, or NULL: @file is none. */
+static __always_inline struct pipe_inode_info *try_pipe(struct file *file)
+{
+	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFIFO)
+		return NULL;
+	return (struct pipe_inode_info *)BPF_CORE_READ(file, private_data);
+}
+
+/* What goes from one file to another without a read and a write; one of the two is a pipe. */
+SEC("fentry/do_splice")
+int appease_splice(u64 *ctx)
+{
+	struct stamp_key key = { .b = APPEASE_OBJECT_PIPE };
+
+	if (!is_armed())
+		return 0;
+	key.a = (u64)try_pipe((struct file *)ctx[2]);
+	if (key.a)
+		note_write(&key, APPEASE_OBJECT_PIPE);
+	return 0;
+}
+
+SEC("fexit/do_splice")
+int appease_splice_end(u64 *ctx)
+{
+	struct stamp_key key = { .b = APPEASE_OBJECT_PIPE };
+
+	if (!is_armed() || returned(ctx) <= 0)
+		return 0;
+	key.a = (u64)try_pipe((struct file *)ctx[0]);
+	if (key.a)
+		note_read(&key);
+	return 0;
+}
+
 /* The next pipe at this address may be filled by other means than a write. */
 SEC("fentry/free_pipe_info")
 int appease_pipe_free(void *ctx)

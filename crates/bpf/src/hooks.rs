@@ -69,6 +69,7 @@ const JOYSTICKS_WAKEUP: &str = "prompt wake-up of readers of joysticks";
 const TERMINALS: &str = "what is behind terminals";
 const TERMINALS_WAKEUP: &str = "prompt wake-up behind terminals";
 const PIPES: &str = "what is behind pipes and FIFOs";
+const SPLICES: &str = "what is spliced into pipes, and from them";
 const COUNTERS: &str = "what is behind event counters";
 const LISTENERS: &str = "to look at what listens only when that changed";
 const UDP: &str = "UDP sockets as channels, and what is behind local ones";
@@ -114,6 +115,8 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_tty_deliver_end", "n_tty_receive_buf2", TERMINALS_WAKEUP),
     hook("appease_pipe_write", "anon_pipe_write", PIPES),
     hook("appease_pipe_read", "anon_pipe_read", PIPES),
+    hook("appease_splice", "do_splice", SPLICES),
+    hook("appease_splice_end", "do_splice", SPLICES),
     hook("appease_pipe_free", "free_pipe_info", "that a pipe's next owner starts afresh"),
     hook("appease_eventfd_release", "eventfd_release", "that an event counter's next owner starts afresh"),
     hook("appease_eventfd_write", "eventfd_write", COUNTERS),

@@ -116,9 +116,10 @@ fn feeders(stage: &mut Stage) -> Result<()> {
     let filter = cat(far.reader.try_clone()?.into(), near.writer.try_clone()?.into())?;
     let nobodys = cat(zero()?.into(), other.writer.try_clone()?.into())?;
     let _reader = cat(other.reader.try_clone()?.into(), Stdio::null())?;
-    let player = Program::start_with(near.reader.try_clone()?.into(), &["aplay", "-q"], "/dev/stdin", None)?;
+    let mut player = Program::start_with(near.reader.try_clone()?.into(), &["aplay", "-q"], "-", None)?;
     let origin = Origin::new("audio", PLAYBACK, player.0.id());
     clock::sleep_ms(5000);
+    stage.verdict("who plays", player.why()?.must_be_attended(&origin, &[]));
     let hops = [("feed", filter.0.id()), ("feed", source.0.id())];
     stage.verdict("who fills the player's pipe", why(hops[0].1)?.must_be_attended(&origin, &hops[..1]));
     stage.verdict("who fills that one's", why(hops[1].1)?.must_be_attended(&origin, &hops));

@@ -19,6 +19,7 @@ pub fn all() -> Vec<Case> {
         .chain([
             case("tcp by each call", by_each_call),
             case("unix by each call", taken_by_each_call),
+            case("pipe by splice", spliced),
             case("fork", fork),
             case("chain", chain),
             case("echo", echo),
@@ -97,6 +98,27 @@ fn taken_by_each_call(stage: &mut Stage) -> Result<()> {
         stranger.writes(&link)?;
         third.does(&order)?;
         stage.verdict(&format!("{order} of what a stranger wrote"), third.unattended());
+    }
+    Ok(())
+}
+
+/// What goes into a pipe without a write, or out of it without a read.
+fn spliced(stage: &mut Stage) -> Result<()> {
+    let (give, take) = (Order::Give(End::Output, Way::Splice), Order::Take(End::Input, Way::Splice));
+    for (give, take) in [(&give, &Order::Read(End::Input)), (&Order::Write(End::Output), &take), (&give, &take)] {
+        let link = stage.link(Kind::Pipe)?;
+        let mut first = stage.handler("first", None, Some(&link.writer))?;
+        let mut second = stage.actor("second", Some(&link.reader), None)?;
+        let mut stranger = stage.actor("stranger", None, Some(&link.writer))?;
+        let mut third = stage.actor("third", Some(&link.reader), None)?;
+        stage.attend(&mut first)?;
+        first.does(give)?;
+        second.does(take)?;
+        let way = [(Kind::Pipe.object(), second.pid)];
+        stage.verdict(&format!("{give}, {take}"), second.attended(&stage.by_remote(&first), &way));
+        stranger.does(give)?;
+        third.does(take)?;
+        stage.verdict(&format!("{give}, {take} of what a stranger gave"), third.unattended());
     }
     Ok(())
 }
