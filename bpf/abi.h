@@ -70,6 +70,13 @@ enum appease_rule_flag {
 	APPEASE_RULE_HAS_CGROUP = 4,
 };
 
+/* Who made use of a channel. */
+struct appease_rule_handler {
+	u64 start_ns;	/* when it began, since the machine's start: its number may be used anew */
+	u32 tgid;	/* 0: nobody */
+	u32 pad;
+};
+
 /* A channel that somebody asked for: who of those that access it counts, and who did. */
 struct appease_rule {
 	u32 access;	/* enum appease_access; 0: the slot is free */
@@ -81,9 +88,9 @@ struct appease_rule {
 	u32 next_handler;
 	u64 hits;
 	u64 last_ns;
-	u32 handlers[APPEASE_RULE_HANDLERS];	/* process ids; 0: none */
+	struct appease_rule_handler handlers[APPEASE_RULE_HANDLERS];
 };
-_Static_assert(sizeof(struct appease_rule) == 64, "appease_rule");
+_Static_assert(sizeof(struct appease_rule) == 112, "appease_rule");
 
 enum appease_target_kind {
 	APPEASE_TARGET_DEVICE = 1,	/* id[0]: major << 20 | minor */

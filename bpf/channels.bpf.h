@@ -46,28 +46,79 @@ struct {
 /* Kept by the daemon. */
 struct appease_ports watched SEC(".data.watched");
 
-/* Who wrote last to a file or a socket for datagrams, by address: a process that feeds itself has no customer. */
+/* An end of a file or a socket for datagrams. */
+struct place {
+	u64 address;
+	u64 number;	/* what tells it from others that had that address, if anything does */
+	u64 access;	/* enum appease_access: what who is there does */
+};
+
+/* Who was there last: a process that feeds itself has no customer. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
-	__type(key, u64);
+	__type(key, struct place);
 	__type(value, u32);
-} last_writers SEC(".maps");
+} last_at SEC(".maps");
 
-/* The current process writes to the object at @address. */
-static __always_inline void note_writer(u64 address)
+/* The current process is at @place. */
+static __always_inline void note_there(const struct place *place)
 {
 	u32 tgid = current_tgid();
 
-	bpf_map_update_elem(&last_writers, &address, &tgid, BPF_ANY);
+	bpf_map_update_elem(&last_at, place, &tgid, BPF_ANY);
 }
 
-/* Whether what the current process reads from there is its own. */
-static __always_inline bool is_own(u64 address)
-{
-	u32 *writer = bpf_map_lookup_elem(&last_writers, &address);
+/* Generations by which two processes of a family are apart, at most. */
+#define GENERATIONS 16
 
-	return writer && *writer == current_tgid();
+static __always_inline bool descends_from(struct task_struct *task, u32 tgid)
+{
+	u32 i, of;
+
+	bpf_for(i, 0, GENERATIONS) {
+		of = BPF_CORE_READ(task, tgid);
+		/* Everybody's ancestor is nobody's family. */
+		if (of <= 1)
+			break;
+		if (of == tgid)
+			return true;
+		task = BPF_CORE_READ(task, real_parent);
+	}
+	return false;
+}
+
+/*
+ * Whether the process @tgid at the other end is the current one or was started by it, itself or by others. One that has gone
+ * waits for nothing, and may have been a child.
+ */
+__noinline int is_offspring(u32 tgid)
+{
+	struct task_struct *other;
+	bool is;
+
+	if (tgid == current_tgid())
+		return true;
+	other = bpf_task_from_pid(tgid);
+	if (!other)
+		return true;
+	is = descends_from(other, current_tgid());
+	bpf_task_release(other);
+	return is;
+}
+
+/* The same, or the other way round. */
+static __always_inline bool is_family(u32 tgid)
+{
+	return is_offspring(tgid) || descends_from(bpf_get_current_task_btf(), tgid);
+}
+
+/* Who was last at @place; 0: nobody since the rule came. */
+static __always_inline u32 last_there(const struct place *place)
+{
+	u32 *tgid = bpf_map_lookup_elem(&last_at, place);
+
+	return tgid ? *tgid : 0;
 }
 
 /* Whether the current task has the supplementary group @gid; they are sorted. */
@@ -110,14 +161,17 @@ static __always_inline bool is_counted(const struct appease_rule *rule)
 	       bpf_get_current_ancestor_cgroup_id(rule->cgroup_level) == rule->cgroup_id;
 }
 
-static __always_inline void remember_handler(struct appease_rule *rule, u32 tgid)
+/* The current process made use of the channel of @rule. */
+static __always_inline void remember_handler(struct appease_rule *rule)
 {
+	const struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
 	u32 latest = (rule->next_handler - 1) & (APPEASE_RULE_HANDLERS - 1);
 
-	if (rule->handlers[latest] == tgid)
+	if (rule->handlers[latest].start_ns == leader->start_boottime && rule->handlers[latest].tgid == leader->pid)
 		return;
-	rule->handlers[rule->next_handler & (APPEASE_RULE_HANDLERS - 1)] = tgid;
-	rule->next_handler++;
+	latest = rule->next_handler++ & (APPEASE_RULE_HANDLERS - 1);
+	rule->handlers[latest].start_ns = leader->start_boottime;
+	rule->handlers[latest].tgid = leader->pid;
 }
 
 /* The current process accessed @source: an interaction, if the rule in @slot says so. Whether it does. */
@@ -132,7 +186,7 @@ __noinline int channel_hit(u32 slot, const struct source *source, u32 access, u6
 	now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&rule->hits, 1);
 	rule->last_ns = now;
-	remember_handler(rule, current_tgid());
+	remember_handler(rule);
 	if (policy == APPEASE_POLICY_RSIO)
 		activate_handler(source, slot, access, now);
 	else if (open_request(source, slot, access, same_ns, now))

@@ -15,17 +15,48 @@
 /* From kernel headers; constants do not travel in BTF. */
 #define FS_ACCESS 1
 #define FS_MODIFY 2
+#define FMODE_READ 1
 
-/* Whether the current process accesses a FIFO of which it has the other end, too. What is written to a device is not read back. */
+/* Of a process's open files, so many are looked at. */
+#define FILES_LOOKED_AT 256
+
+/* Whether the current process could read @inode itself. */
+static __noinline bool can_read(struct inode *inode)
+{
+	struct fdtable *table = BPF_CORE_READ(bpf_get_current_task_btf(), files, fdt);
+	u32 number = BPF_CORE_READ(table, max_fds), i;
+	struct file **files = BPF_CORE_READ(table, fd);
+
+	bpf_for(i, 0, FILES_LOOKED_AT) {
+		struct file *file = NULL;
+
+		if (i >= number)
+			return false;
+		bpf_core_read(&file, sizeof(file), &files[i]);
+		if (file && BPF_CORE_READ(file, f_inode) == inode && BPF_CORE_READ(file, f_mode) & FMODE_READ)
+			return true;
+	}
+	return true;
+}
+
+/*
+ * Whether the current process accesses a FIFO at whose other end its family was last. Where nobody has read yet, nobody but
+ * itself may be going to. What is written to a device is not read back.
+ */
 static __always_inline bool is_own_fifo(struct inode *inode, u32 access)
 {
+	struct place place = { .address = (u64)inode, .access = access };
+	u32 other;
+
 	if ((BPF_CORE_READ(inode, i_mode) & S_IFMT) != S_IFIFO)
 		return false;
-	if (access == APPEASE_READ)
-		return is_own((u64)inode);
-	note_writer((u64)inode);
-	/* It is open once, for both. */
-	return BPF_CORE_READ(inode, i_pipe, files) == 1;
+	place.number = (u64)BPF_CORE_READ(inode, i_generation) << 32 ^ BPF_CORE_READ(inode, i_ino);
+	note_there(&place);
+	place.access = access == APPEASE_READ ? APPEASE_WRITE : APPEASE_READ;
+	other = last_there(&place);
+	if (!other)
+		return access == APPEASE_WRITE && can_read(inode);
+	return is_family(other);
 }
 
 static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)

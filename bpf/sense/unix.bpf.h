@@ -67,14 +67,17 @@ static __always_inline bool has_unix_rules(void)
 	return watched.flags & (APPEASE_PORTS_UNIX | APPEASE_PORTS_UNIX_NAME);
 }
 
-/* Data went through @sk: by a channel? Not if the process talks to itself. */
+/* Data went through @sk: by a channel? Not if the process talks to itself, or to what it started. */
 static __noinline void unix_hit(struct sock *sk, u32 access)
 {
 	struct source source = { .object = (u64)sk, .channel = APPEASE_CHANNEL_UNIX };
 	struct unix_sock *sock = (struct unix_sock *)sk, *peer;
+	u32 other = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
 
-	if (BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr) == current_tgid() ||
-	    (access == APPEASE_READ && sk->sk_type == SOCK_DATAGRAMS && is_own((u64)sk))) {
+	if (!other && access == APPEASE_READ && sk->sk_type == SOCK_DATAGRAMS)
+		other = last_there(&(struct place){ .address = (u64)sk, .access = APPEASE_WRITE });
+	/* An ancestor may have made the connection for who uses it. */
+	if (other && is_offspring(other)) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return;
 	}
@@ -93,7 +96,7 @@ static __always_inline void deliver_unix(struct sock *sk)
 
 	/* Who is at the far end of a connection is known, of datagrams it is not. */
 	if (sk->sk_type == SOCK_DATAGRAMS && has_unix_rules())
-		note_writer((u64)sk);
+		note_there(&(struct place){ .address = (u64)sk, .access = APPEASE_WRITE });
 	if (!is_armed())
 		return;
 	key = object_key(sk, APPEASE_OBJECT_UNIX);

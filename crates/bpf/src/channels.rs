@@ -128,6 +128,15 @@ pub struct Hits {
     pub count: u64,
     /// The last one, nanoseconds of `CLOCK_MONOTONIC`; `None`: there was none.
     pub last_ns: Option<u64>,
-    /// Process ids of those who did it, latest first, at most 4.
-    pub handlers: Vec<u32>,
+    /// Those who did it, latest first, at most 4.
+    pub handlers: Vec<Begun>,
+}
+
+/// A process, also when its number is another's by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    /// Process id.
+    pub pid: u32,
+    /// When it began, nanoseconds of `CLOCK_BOOTTIME`.
+    pub start_ns: u64,
 }

@@ -9,7 +9,7 @@ use std::{
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 
 use crate::{
-    Error, Hits, Protocol, RULES_PER_TARGET, Rule, Sensor, Side, Slot, Target,
+    Begun, Error, Hits, Protocol, RULES_PER_TARGET, Rule, Sensor, Side, Slot, Target,
     abi::{as_bytes, as_bytes_mut, raw},
 };
 
@@ -142,7 +142,12 @@ impl Sensor {
         Ok(Hits {
             count: record.hits,
             last_ns: (record.last_ns > 0).then_some(record.last_ns),
-            handlers: handlers.into_iter().rev().filter(|&pid| pid != 0).collect(),
+            handlers: handlers
+                .into_iter()
+                .rev()
+                .filter(|one| one.tgid != 0)
+                .map(|one| Begun { pid: one.tgid, start_ns: one.start_ns })
+                .collect(),
         })
     }
 

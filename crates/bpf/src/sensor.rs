@@ -372,7 +372,7 @@ fn load_object(
             maps.unix_names.reuse_fd(theirs.unix_names.as_fd()),
             maps.unix_name_scratch.reuse_fd(theirs.unix_name_scratch.as_fd()),
             maps.data_watched.reuse_fd(theirs.data_watched.as_fd()),
-            maps.last_writers.reuse_fd(theirs.last_writers.as_fd()),
+            maps.last_at.reuse_fd(theirs.last_at.as_fd()),
             maps.handlers.reuse_fd(theirs.handlers.as_fd()),
             maps.channel_handlers.reuse_fd(theirs.channel_handlers.as_fd()),
             maps.ends_map.reuse_fd(theirs.ends_map.as_fd()),

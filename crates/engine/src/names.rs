@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 /// Owner and group leader of a process.
@@ -25,6 +26,8 @@ pub(crate) struct Class {
 
 /// Flag of kernel threads in `/proc/PID/stat`.
 const PF_KTHREAD: u32 = 0x0020_0000;
+/// Unit of times there, the same on every machine.
+const TICK_NS: u64 = 10_000_000;
 
 /// A device node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,16 +66,23 @@ impl Names {
         comm.trim_end_matches('\n').to_owned()
     }
 
+    /// The command name of the process that began at `start_ns`, nanoseconds since the machine's start; empty when it is
+    /// gone, nothing when its number is another's.
+    pub(crate) fn comm_of(&self, pid: u32, start_ns: u64) -> Option<String> {
+        match self.stat(pid).and_then(|stat| stat_field::<u64>(&stat, 22)) {
+            Some(ticks) if ticks != start_ns / TICK_NS => None,
+            _ => Some(self.comm(pid)),
+        }
+    }
+
     /// Scheduling class of a process.
     pub(crate) fn class(&self, pid: u32) -> Option<Class> {
-        let stat = fs::read_to_string(self.root.join(format!("proc/{pid}/stat"))).ok()?;
-        // The command name, in parentheses, may hold anything; what follows the last of them is fields 3 and on.
-        let (_, rest) = stat.rsplit_once(')')?;
-        let field = |number: usize| rest.split_whitespace().nth(number - 3);
-        Some(Class {
-            kernel_thread: field(9)?.parse::<u32>().ok()? & PF_KTHREAD != 0,
-            policy: field(41)?.parse().ok()?,
-        })
+        let stat = self.stat(pid)?;
+        Some(Class { kernel_thread: stat_field::<u32>(&stat, 9)? & PF_KTHREAD != 0, policy: stat_field(&stat, 41)? })
+    }
+
+    fn stat(&self, pid: u32) -> Option<String> {
+        fs::read_to_string(self.root.join(format!("proc/{pid}/stat"))).ok()
     }
 
     /// Ids of all processes.
@@ -104,6 +114,13 @@ impl Names {
         let named = self.pids().into_iter().map(|pid| (pid, self.comm(pid)));
         named.filter(|(_, comm)| wanted.contains(&comm.as_str())).collect()
     }
+}
+
+/// A numbered field of `/proc/PID/stat`, from the third on.
+fn stat_field<T: FromStr>(stat: &str, number: usize) -> Option<T> {
+    // The command name, in parentheses, may hold anything; what follows the last of them is fields 3 and on.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::channel::hosts;
 use crate::config::{BackendKind, Config};
 
 pub use appease_bpf::{
-    Access, Attention, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Handler, Hits, Hop,
+    Access, Attention, Begun, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Handler, Hits, Hop,
     LaneTimes, Lift, Lock, MAX_RULES, MissingHook, Object, Policy, Process, Protocol, RULES_PER_TARGET, Request, Rule,
     SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target,
     features::{self, Features},

@@ -136,7 +136,9 @@ fn parse_host(host: &str, side: Side) -> Result<Option<Host>, Refusal> {
 
 /// What processes of this machine tell each other is followed as it is, and comes from no customer.
 fn is_this_machine(host: &str) -> Refusal {
-    Refusal::new(format!("{host} is this machine itself, which is no customer of its own: name an address that others use"))
+    Refusal::new(format!(
+        "{host} is this machine itself, which is no customer of its own: name an address that others use"
+    ))
 }
 
 fn unix(name: &str) -> Result<Unix, Refusal> {

@@ -6,8 +6,10 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, major, minor, open};
 
 /// Major numbers of pseudo-terminals, which are no channels by themselves: masters and slaves, and the old BSD ones.
 const PTYS: [std::ops::RangeInclusive<u32>; 2] = [128..=143, 2..=3];
-/// Major number of `/dev/tty`, `/dev/console` and `/dev/ptmx`, which stand for other terminals.
+/// Major number of `/dev/tty`, `/dev/console` and `/dev/ptmx`, which stand for other terminals; the second is no
+/// pseudo-terminal.
 const TTY_ALIASES: u32 = 5;
+const CONSOLE: u32 = 1;
 
 /// What is at a path.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,7 +61,12 @@ fn character(root: &Path, major: u32, minor: u32) -> Kind {
         "tty" => major != TTY_ALIASES && !PTYS.iter().any(|range| range.contains(&major)),
         _ => playback,
     };
-    if has_hooks { Kind::Classed { major, minor, playback } } else { Kind::Watched }
+    let is_pty = major == TTY_ALIASES && minor != CONSOLE || PTYS.iter().any(|range| range.contains(&major));
+    match (has_hooks, is_pty) {
+        (true, _) => Kind::Classed { major, minor, playback },
+        (_, true) => Kind::Else("a pseudo-terminal, whose other end is a process of this machine"),
+        _ => Kind::Watched,
+    }
 }
 
 #[cfg(test)]
@@ -78,6 +85,7 @@ mod tests {
             ("10:223", "misc", "uinput"),
             ("4:64", "tty", "ttyS0"),
             ("5:1", "tty", "console"),
+            ("5:2", "tty", "ptmx"),
             ("136:0", "tty", "pts"),
             ("116:3", "sound", "pcmC0D0p"),
             ("116:4", "sound", "pcmC0D0c"),
@@ -88,6 +96,7 @@ mod tests {
             symlink(format!("../../class/{subsystem}"), device.join("subsystem")).expect("linked");
             symlink(format!("../../devices/{name}"), root.path().join("sys/dev/char").join(number)).expect("linked");
         }
+        const PTY: Kind = Kind::Else("a pseudo-terminal, whose other end is a process of this machine");
         let classed = |major, minor, playback| Kind::Classed { major, minor, playback };
         for (major, minor, expected) in [
             (13, 69, classed(13, 69, false)),
@@ -96,7 +105,8 @@ mod tests {
             (10, 223, Kind::Watched),
             (4, 64, classed(4, 64, false)),
             (5, 1, Kind::Watched),
-            (136, 0, Kind::Watched),
+            (5, 2, PTY),
+            (136, 0, PTY),
             (116, 3, classed(116, 3, true)),
             (116, 4, Kind::Watched),
             (99, 9, Kind::Watched),

@@ -9,7 +9,7 @@ use crate::{
     channel::{Channels, Entry, Refusal, Source, Spec, State, config, hosts},
     config::{CONFIG_FILE, Config},
     control::{Answer, ChannelPage, ChannelRow, ChannelWords, ControlError, Handler, Peer, Reloaded},
-    seams::{Eyes, Platform, Slot},
+    seams::{Begun, Eyes, Platform, Slot},
 };
 
 /// Rows of one answer. An answer is written anew for each 256 bytes by which its buffer grows, so a long one takes for ever.
@@ -108,6 +108,12 @@ impl<P: Platform> Daemon<P> {
         self.remove(peer, slot)
     }
 
+    /// One of a channel's handlers, if its number is not another's by now.
+    fn handler(&self, begun: Begun) -> Option<Handler> {
+        let comm = self.names.comm_of(begun.pid, begun.start_ns)?;
+        Some(Handler { pid: begun.pid, comm })
+    }
+
     fn row(&self, slot: Slot, entry: &Entry, peer: Peer) -> Result<ChannelRow, ControlError> {
         let hits = match entry.is_defined() && peer.uid == 0 {
             true => self.live.borrow().eyes.hits(slot).map_err(failed)?,
@@ -133,7 +139,7 @@ impl<P: Platform> Daemon<P> {
             reason,
             hits: (peer.uid == 0).then_some(hits.count),
             last_hit_ago_ns,
-            handlers: hits.handlers.iter().map(|&pid| Handler { pid, comm: self.names.comm(pid) }).collect(),
+            handlers: hits.handlers.iter().filter_map(|one| self.handler(*one)).collect(),
             source: match &entry.source {
                 Source::File(line) => format!("{}:{line}", file_of(&self.config).display()),
                 source => source.to_string(),

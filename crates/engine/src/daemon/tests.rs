@@ -25,7 +25,7 @@ use crate::{
     control::{Client, ControlProxy, Standing},
     names::tests::root,
     seams::{
-        Attention, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, Object, Request, Rule,
+        Attention, Begun, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, Object, Request, Rule,
         SenseOptions, Slot, Target,
         features::{Btf, Lockdown, SchedExt},
     },
@@ -213,10 +213,12 @@ struct Setting {
 impl Setting {
     fn new(world: World) -> Self {
         let own = std::fs::metadata("/proc/self").expect("our own").uid();
+        let stat = |start: u64| format!("10 (login) S {} {start} 0", ["0"; 18].join(" "));
         let status = |tgid, uid| format!("Tgid:\t{tgid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n");
         let machine = root(&[
             ("config.toml", ""),
             ("proc/10/comm", "login\n"),
+            ("proc/10/stat", &stat(70)),
             ("proc/10/status", &status(10, 0)),
             ("proc/20/comm", "sh\n"),
             ("proc/20/status", &status(20, own)),
@@ -421,7 +423,12 @@ fn everybody_sees_channels_and_root_alone_their_use() {
     let setting = Setting::new(World::default());
     let daemon = daemon(&setting);
     assert!(setting.world.kernel.adopted.get());
-    let hits = Hits { count: 3, last_ns: Some(NOW - 1_000_000_000), handlers: vec![10, 99] };
+    let begun = |pid, ticks: u64| Begun { pid, start_ns: ticks * 10_000_000 + 5 };
+    let hits = Hits {
+        count: 3,
+        last_ns: Some(NOW - 1_000_000_000),
+        handlers: vec![begun(10, 70), begun(99, 80), begun(10, 60)],
+    };
     setting.world.kernel.hits.borrow_mut().insert(2, hits);
     let rows = |peer| daemon.list_channels(peer, 0).expect("an answer");
     let root = rows(Peer { uid: 0 });

@@ -423,7 +423,11 @@ fn octave(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resu
     longest(machines, ("octave", "load_ms"), kernel, load, OCTAVE_MAX_RATIO)?;
     for run in loaded_and_alone(machines, "octave", kernel, load)? {
         let (other, allowed) = (value(&run, "other_lane_pct")?, OCTAVE_LOOP_OTHER_LANE_PCT);
-        ensure!(other >= allowed, "{other:.1} % of the loop's CPU time in the other lane at {}; least {allowed} %", run.load);
+        ensure!(
+            other >= allowed,
+            "{other:.1} % of the loop's CPU time in the other lane at {}; least {allowed} %",
+            run.load
+        );
     }
     Ok(())
 }

@@ -247,7 +247,8 @@ fn nothing_written(stage: &mut Stage) -> Result<()> {
     hasty.prints(2)?;
     stage.verdict("io_uring without room", why(hasty.pid())?.must_be_unattended());
     stage.verdict("nothing was counted", none(channel.rule.hits()?));
-    channel.reader(stage)?.reads()?;
+    let mut reader = channel.reader(stage)?;
+    reader.reads()?;
     writer.writes(&channel.link)?;
     stage.verdict("who finds room", writer.attended(&channel.by(writer.pid), &[]));
     // Another writer, or it would be taken for one's own.
@@ -317,6 +318,7 @@ fn own_fifo(stage: &mut Stage) -> Result<()> {
     stage.verdict("who writes to itself", hermit.unattended());
     let mut reader = stage.actor("reader", None, None)?;
     reader.opens(&channel.path)?;
+    reader.does(&Order::Read(End::Channel))?;
     hermit.does(&Order::Write(End::Output))?;
     let origin = channel.by(hermit.pid);
     stage.verdict("who writes to somebody", hermit.attended(&origin, &[]));
