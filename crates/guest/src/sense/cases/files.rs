@@ -251,6 +251,7 @@ fn nothing_written(stage: &mut Stage) -> Result<()> {
     reader.reads()?;
     writer.writes(&channel.link)?;
     stage.verdict("who finds room", writer.attended(&channel.by(writer.pid), &[]));
+    drop(reader);
     // Another writer, or it would be taken for one's own.
     let _other = File::options().write(true).open(&channel.path).context("open a FIFO for writing")?;
     channel.link.reader = File::open("/dev/null").context("open /dev/null")?.into();
