@@ -1,0 +1,154 @@
+//! CFS/RBPE, sections 5 and 6 of the paper: who reads something from a socket gets a better nice value for a while, by
+//! Table 1, under an unchanged CFS.
+//!
+//! The paper looks at who is due for a worse value whenever some process polls; a busy machine polls all the time, so here a
+//! level is lost each time the delay has passed.
+
+use super::{
+    Scheduler, Why,
+    cfs::{Cfs, Tunables},
+};
+use crate::{CpuId, MS, Machine, Message, SECOND, Socket, TaskId, VisitId};
+
+/// A row of Table 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// It holds up to this load, in the kernel's fixed point.
+    pub load: u64,
+    /// Levels for who reads a unix socket.
+    pub unix: i8,
+    /// Levels for who reads a network socket.
+    pub network: i8,
+    /// Time after which one of them is lost, ns.
+    pub delay_ns: u64,
+}
+
+const fn row(load: u64, unix: i8, network: i8, delay_ms: u64) -> Row {
+    Row { load, unix, network, delay_ns: delay_ms * MS }
+}
+
+/// Table 1.
+pub const TABLE: [Row; 7] = [
+    row(1600, 0, 0, 0),
+    row(3000, -1, 0, 200),
+    row(5000, -2, -1, 300),
+    row(8000, -4, -2, 400),
+    row(12000, -6, -3, 500),
+    row(16000, -7, -4, 600),
+    row(u64::MAX, -15, -5, 600),
+];
+
+/// The kernel's fixed point of load averages: 1.0.
+const FIXED_1: u64 = 2048;
+/// Share of the old value that is kept each five seconds, of 2048: it falls to 1/e in a minute.
+const EXP_1: u64 = 1884;
+/// How often the load is taken.
+const LOAD_EACH_NS: u64 = 5 * SECOND;
+
+/// `avenrun[0]` for a load average.
+#[must_use]
+pub fn avenrun(load: f64) -> u64 {
+    (load * FIXED_1 as f64) as u64
+}
+
+/// A process in the list of elevated ones.
+#[derive(Debug, Clone, Copy, Default)]
+struct Elevated {
+    levels: i8,
+    since_ns: u64,
+}
+
+/// The scheduler.
+#[derive(Debug)]
+pub struct Rbpe {
+    cfs: Cfs,
+    table: Vec<Row>,
+    avenrun: u64,
+    elevated: Vec<Elevated>,
+}
+
+impl Rbpe {
+    /// With that table, of which the last row holds for any load, and that load.
+    #[must_use]
+    pub fn new(table: Vec<Row>, avenrun: u64, tunables: Tunables, cpus: u32, tasks: usize) -> Self {
+        let elevated = vec![Elevated::default(); tasks];
+        Self { cfs: Cfs::new(tunables, cpus, tasks), table, avenrun, elevated }
+    }
+
+    fn row(&self) -> Row {
+        self.table.iter().find(|row| self.avenrun <= row.load).or(self.table.last()).copied().unwrap_or(TABLE[0])
+    }
+
+    /// Takes the levels back that are due.
+    fn decay(&mut self, machine: &Machine, task: TaskId) {
+        let (now_ns, delay_ns) = (machine.now_ns(), self.row().delay_ns);
+        let elevated = &mut self.elevated[task as usize];
+        if elevated.levels == 0 {
+            return;
+        }
+        // At low load there is no delay, and nobody is elevated.
+        let due = (now_ns - elevated.since_ns).checked_div(delay_ns).unwrap_or(u64::MAX);
+        if due > 0 {
+            elevated.levels = elevated.levels.saturating_add(due.min(100) as i8).min(0);
+            elevated.since_ns += due.min(100) * delay_ns;
+            let levels = elevated.levels;
+            self.apply(machine, task, levels);
+        }
+    }
+
+    fn apply(&mut self, machine: &Machine, task: TaskId, levels: i8) {
+        self.cfs.set_nice(machine, task, machine.task(task).nice.plus(levels));
+    }
+}
+
+impl Scheduler for Rbpe {
+    fn add(&mut self, machine: &Machine, task: TaskId) {
+        self.elevated[task as usize] = Elevated::default();
+        self.cfs.add(machine, task);
+    }
+
+    fn enqueue(&mut self, machine: &Machine, task: TaskId, why: Why) -> Option<CpuId> {
+        self.decay(machine, task);
+        self.cfs.enqueue(machine, task, why)
+    }
+
+    fn pick(&mut self, machine: &Machine, cpu: CpuId) -> Option<TaskId> {
+        self.cfs.pick(machine, cpu)
+    }
+
+    fn slice_ns(&mut self, machine: &Machine, cpu: CpuId, task: TaskId) -> u64 {
+        self.decay(machine, task);
+        self.cfs.slice_ns(machine, cpu, task)
+    }
+
+    fn charge(&mut self, machine: &Machine, cpu: CpuId, task: TaskId, ran_ns: u64) {
+        self.cfs.charge(machine, cpu, task, ran_ns);
+    }
+
+    fn slept(&mut self, machine: &Machine, cpu: CpuId, task: TaskId) {
+        self.cfs.slept(machine, cpu, task);
+    }
+
+    fn read(&mut self, machine: &Machine, task: TaskId, _visit: VisitId, message: Message) {
+        let row = self.row();
+        let levels = if message.socket == Socket::Unix { row.unix } else { row.network };
+        if levels < 0 {
+            self.elevated[task as usize] = Elevated { levels, since_ns: machine.now_ns() };
+            self.apply(machine, task, levels);
+        }
+    }
+
+    fn looks_each_ns(&self) -> Option<u64> {
+        Some(LOAD_EACH_NS)
+    }
+
+    /// As the kernel's `calc_load()`.
+    fn look(&mut self, machine: &Machine) {
+        let active = u64::from(machine.active()) * FIXED_1;
+        let mut load = self.avenrun * EXP_1 + active * (FIXED_1 - EXP_1);
+        if active >= self.avenrun {
+            load += FIXED_1 - 1;
+        }
+        self.avenrun = load / FIXED_1;
+    }
+}

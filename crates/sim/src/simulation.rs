@@ -1,0 +1,693 @@
+//! The simulation itself: events in the order of their times, and what follows from each.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap, VecDeque},
+};
+
+use rand::RngExt;
+use rand_pcg::Pcg32;
+use slab::Slab;
+
+use crate::{
+    Answer, Arrivals, Counts, CpuId, CustomerFigures, MS, Machine, Message, MessageKind, NONE, Nice, Outcome, SECOND,
+    Scenario, Scheduler, SchedulerName, Socket, Task, TaskFigures, TaskId, VisitId, Weight,
+    distribution::{Sampler, stream},
+    machine::{Calls, Cpu, Customer, Group, Kind, Pace, State, Target, Visit},
+    outcome::Times,
+    schedulers::{Waker, Why},
+    set::IdSet,
+    unhappiness::{Ledger, RequestId, ShareId},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A task's turn or its work ends; the second number tells turns apart.
+    Stop(CpuId, u32),
+    /// A pause ends.
+    Wake(TaskId),
+    /// A customer sends a request.
+    Arrive(u32),
+    /// A group's tasks are made.
+    Begin(u32),
+    /// The scheduler looks at things.
+    Look,
+    /// Measuring begins.
+    Settled,
+}
+
+/// Events by time, those of one time in the order in which they were made.
+#[derive(Debug, Default)]
+struct Events {
+    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    made: u64,
+}
+
+impl Events {
+    fn push(&mut self, at_ns: u64, event: Event) {
+        self.made += 1;
+        self.heap.push(Reverse((at_ns, self.made, event)));
+    }
+
+    fn pop(&mut self) -> Option<(u64, Event)> {
+        self.heap.pop().map(|Reverse((at_ns, _, event))| (at_ns, event))
+    }
+}
+
+/// What a task does when it has done its work.
+enum Next {
+    /// It has more to do.
+    Goes,
+    Sleeps,
+}
+
+/// A scenario under a scheduler, from its beginning to its end.
+pub struct Simulation {
+    machine: Machine,
+    scheduler: Box<dyn Scheduler>,
+    name: SchedulerName,
+    seed: u64,
+    events: Events,
+    groups: Vec<Group>,
+    customers: Vec<Customer>,
+    paces: Vec<Pace>,
+    counts: Counts,
+    customer_figures: Vec<CustomerFigures>,
+    task_figures: Vec<TaskFigures>,
+    /// The CPU whose task is between two pieces of work, and whether that task is displaced meanwhile.
+    stepping: CpuId,
+    gives_way: bool,
+    tick_ns: u64,
+    settle_ns: u64,
+    end_ns: u64,
+    /// Room for the shares of a call.
+    shares: Vec<ShareId>,
+}
+
+impl Simulation {
+    /// A checked scenario under a scheduler; `seed` in place of the scenario's own.
+    #[must_use]
+    pub fn new(scenario: &Scenario, name: SchedulerName, seed: Option<u64>) -> Self {
+        Self::with(scenario, name, seed, |cpus, tasks| name.build(scenario, cpus, tasks))
+    }
+
+    /// The same under a scheduler with settings of its own, made for so many CPUs and tasks.
+    #[must_use]
+    pub fn with(
+        scenario: &Scenario,
+        name: SchedulerName,
+        seed: Option<u64>,
+        scheduler: impl FnOnce(u32, usize) -> Box<dyn Scheduler>,
+    ) -> Self {
+        let (cpus, seed) = (*scenario.cpus.get_ref(), seed.unwrap_or(scenario.seed));
+        let nanos = |s: f64| (s * SECOND as f64) as u64;
+        let settle_ns = nanos(*scenario.settle_s.get_ref());
+        let mut parts = Parts { seed, cpus, ..Parts::default() };
+        parts.add_all(scenario, Ledger::new(scenario.alpha));
+        let machine = Machine {
+            now_ns: 0,
+            cpus: vec![Cpu { running: NONE, since_ns: 0, slice_end_ns: 0, turn: 0 }; cpus as usize],
+            idle: IdSet::new(cpus, true),
+            tasks: parts.tasks,
+            visits: Slab::new(),
+            ledger: parts.ledger,
+            active: 0,
+        };
+        let mut simulation = Self {
+            scheduler: scheduler(cpus, machine.tasks.len()),
+            machine,
+            name,
+            seed,
+            events: Events::default(),
+            groups: parts.groups,
+            customers: parts.customers,
+            paces: parts.paces,
+            counts: Counts::default(),
+            customer_figures: parts.customer_figures,
+            task_figures: parts.task_figures,
+            stepping: NONE,
+            gives_way: false,
+            tick_ns: (scenario.tick_ms.get_ref() * MS as f64) as u64,
+            settle_ns,
+            end_ns: settle_ns + nanos(*scenario.duration_s.get_ref()),
+            shares: Vec::new(),
+        };
+        simulation.prepare();
+        simulation
+    }
+
+    fn prepare(&mut self) {
+        self.events.push(self.settle_ns, Event::Settled);
+        for group in 0..self.groups.len() as u32 {
+            self.events.push(self.groups[group as usize].start_ns, Event::Begin(group));
+        }
+        if let Some(each_ns) = self.scheduler.looks_each_ns() {
+            self.events.push(each_ns, Event::Look);
+        }
+        for customer in 0..self.customers.len() as u32 {
+            let rng = &mut self.customers[customer as usize].rng;
+            let first_ns = match &mut self.paces[customer as usize] {
+                // Not all at the same moment.
+                Pace::Closed(times) | Pace::Open(times) => (times.draw(rng) as f64 * rng.random::<f64>()) as u64,
+                Pace::At(times) => match times.pop() {
+                    Some(time_ns) => time_ns,
+                    None => continue,
+                },
+            };
+            self.events.push(first_ns, Event::Arrive(customer));
+        }
+    }
+
+    /// Runs it to its end.
+    #[must_use]
+    pub fn run(mut self) -> Outcome {
+        while self.step() {}
+        self.account_all();
+        let mut tasks = self.task_figures;
+        for (figures, group) in tasks.iter_mut().zip(&self.groups) {
+            let members = &self.machine.tasks[group.first as usize..][..group.number as usize];
+            figures.ran_ns = members.iter().map(|task| task.ran_ns).sum();
+            figures.least_ns = members.iter().map(|task| task.ran_ns).min().unwrap_or(0);
+            figures.most_ns = members.iter().map(|task| task.ran_ns).max().unwrap_or(0);
+        }
+        Outcome {
+            scheduler: self.name,
+            seed: self.seed,
+            duration_ns: self.end_ns - self.settle_ns,
+            cpus: self.machine.nr_cpus(),
+            counts: self.counts,
+            customers: self.customer_figures,
+            tasks,
+            mean_unhappiness_ns: self.machine.ledger.mean_of_system(self.end_ns),
+        }
+    }
+
+    /// One event; `false` when the time is over.
+    fn step(&mut self) -> bool {
+        let Some((at_ns, event)) = self.events.pop().filter(|&(at_ns, _)| at_ns < self.end_ns) else {
+            self.machine.now_ns = self.end_ns;
+            return false;
+        };
+        self.machine.now_ns = at_ns;
+        match event {
+            Event::Stop(cpu, turn) if self.machine.cpus[cpu as usize].turn == turn => self.stop(cpu),
+            Event::Stop(..) => {}
+            Event::Wake(task) => self.wake(task, Waker::Timer),
+            Event::Arrive(customer) => self.arrive(customer),
+            Event::Begin(group) => self.begin_group(group),
+            Event::Look => {
+                self.scheduler.look(&self.machine);
+                if let Some(each_ns) = self.scheduler.looks_each_ns() {
+                    self.events.push(at_ns + each_ns, Event::Look);
+                }
+            }
+            Event::Settled => self.begin_measuring(),
+        }
+        true
+    }
+
+    fn begin_measuring(&mut self) {
+        self.account_all();
+        self.machine.tasks.iter_mut().for_each(|task| task.ran_ns = 0);
+        self.machine.ledger.restart_mean(self.machine.now_ns);
+        for figures in &mut self.customer_figures {
+            // What is under way counts as sent.
+            figures.sent -= figures.answered;
+            figures.answered = 0;
+            figures.response.clear();
+            figures.unhappiness.clear();
+        }
+        self.task_figures.iter_mut().for_each(|figures| figures.wait.clear());
+    }
+
+    fn begin_group(&mut self, group: u32) {
+        let (first, number) = (self.groups[group as usize].first, self.groups[group as usize].number);
+        for task in first..first + number {
+            self.scheduler.add(&self.machine, task);
+            match self.groups[group as usize].kind {
+                Kind::Hog => {
+                    self.machine.tasks[task as usize].remaining_ns = u64::MAX;
+                    self.wake(task, Waker::Timer);
+                }
+                Kind::OnOff { pause, .. } => {
+                    let rng = &mut self.machine.tasks[task as usize].rng;
+                    let phase: f64 = rng.random();
+                    let pause_ns = (pause.draw(rng) as f64 * phase) as u64;
+                    self.events.push(self.machine.now_ns + pause_ns, Event::Wake(task));
+                }
+                Kind::Server { shared: false, .. } => {}
+                Kind::Server { .. } => self.serve_next_or_wait(group, task),
+            }
+        }
+    }
+
+    /// A server that was just made may find requests already.
+    fn serve_next_or_wait(&mut self, group: u32, task: TaskId) {
+        match self.groups[group as usize].backlog.pop_front() {
+            Some(visit) => {
+                self.assign(task, visit);
+                self.wake(task, Waker::Timer);
+            }
+            None => self.groups[group as usize].free.push_back(task),
+        }
+    }
+
+    // CPUs
+
+    /// Brings all accounts of a running task up to now.
+    fn account(&mut self, cpu: CpuId) {
+        let Cpu { running, since_ns, .. } = self.machine.cpus[cpu as usize];
+        let (now_ns, ran_ns) = (self.machine.now_ns, self.machine.now_ns - since_ns);
+        let task = &mut self.machine.tasks[running as usize];
+        task.ran_ns += ran_ns;
+        task.remaining_ns = task.remaining_ns.saturating_sub(ran_ns);
+        self.machine.cpus[cpu as usize].since_ns = now_ns;
+        if ran_ns > 0 {
+            self.scheduler.charge(&self.machine, cpu, running, ran_ns);
+        }
+    }
+
+    fn account_all(&mut self) {
+        for cpu in 0..self.machine.nr_cpus() {
+            if self.machine.cpus[cpu as usize].running != NONE {
+                self.account(cpu);
+            }
+        }
+    }
+
+    /// The work or the slice of what runs on `cpu` is over.
+    fn stop(&mut self, cpu: CpuId) {
+        self.leave_cpu(cpu);
+        let task = self.machine.cpus[cpu as usize].running;
+        let mut next = Next::Goes;
+        if self.machine.tasks[task as usize].remaining_ns == 0 {
+            self.stepping = cpu;
+            next = self.do_next(task);
+            self.stepping = NONE;
+        }
+        let gives_way = std::mem::take(&mut self.gives_way);
+        match next {
+            Next::Sleeps => {
+                self.counts.sleeps += 1;
+                self.machine.active -= 1;
+                self.machine.tasks[task as usize].state = State::Asleep;
+                self.scheduler.slept(&self.machine, cpu, task);
+                self.dispatch(cpu);
+            }
+            Next::Goes if gives_way => self.displace(cpu, task),
+            Next::Goes if self.machine.now_ns < self.machine.cpus[cpu as usize].slice_end_ns => self.go_on(cpu),
+            Next::Goes => {
+                self.counts.turns_over += 1;
+                self.requeue(cpu, task, Why::TurnOver);
+            }
+        }
+    }
+
+    /// What runs on `cpu` stops for a moment or for longer; the CPU still counts as its own.
+    fn leave_cpu(&mut self, cpu: CpuId) {
+        self.account(cpu);
+        if let Some((request, share)) = self.machine.serves(self.machine.cpus[cpu as usize].running) {
+            self.machine.ledger.stop(share, self.machine.now_ns);
+            self.scheduler.changed(&self.machine, request);
+        }
+    }
+
+    fn displace(&mut self, cpu: CpuId, task: TaskId) {
+        self.counts.displaced += 1;
+        self.requeue(cpu, task, Why::Displaced);
+    }
+
+    fn requeue(&mut self, cpu: CpuId, task: TaskId, why: Why) {
+        self.machine.tasks[task as usize].state = State::Queued;
+        self.scheduler.enqueue(&self.machine, task, why);
+        self.dispatch(cpu);
+    }
+
+    /// Lets `cpu` look for its next task.
+    fn dispatch(&mut self, cpu: CpuId) {
+        self.counts.decisions += 1;
+        self.machine.cpus[cpu as usize].turn += 1;
+        self.machine.cpus[cpu as usize].running = NONE;
+        let Some(task) = self.scheduler.pick(&self.machine, cpu) else {
+            self.machine.idle.insert(cpu);
+            return;
+        };
+        self.machine.idle.remove(cpu);
+        let now_ns = self.machine.now_ns;
+        let entry = &mut self.machine.tasks[task as usize];
+        entry.cpu = cpu;
+        entry.state = State::Running;
+        if entry.woken_ns != u64::MAX {
+            self.task_figures[entry.group as usize].wait.record(now_ns - entry.woken_ns);
+            entry.woken_ns = u64::MAX;
+        }
+        let entry = &mut self.machine.cpus[cpu as usize];
+        entry.running = task;
+        entry.since_ns = now_ns;
+        if self.machine.tasks[task as usize].unread {
+            self.read(task);
+        }
+        let mut end_ns = now_ns + self.scheduler.slice_ns(&self.machine, cpu, task);
+        if self.tick_ns > 0 {
+            end_ns = end_ns.next_multiple_of(self.tick_ns);
+        }
+        self.machine.cpus[cpu as usize].slice_end_ns = end_ns;
+        self.go_on(cpu);
+    }
+
+    /// Lets what is on `cpu` run until its work or its slice ends.
+    fn go_on(&mut self, cpu: CpuId) {
+        let Cpu { running, slice_end_ns, .. } = self.machine.cpus[cpu as usize];
+        let now_ns = self.machine.now_ns;
+        if let Some((request, share)) = self.machine.serves(running) {
+            self.machine.ledger.start(share, now_ns);
+            self.scheduler.changed(&self.machine, request);
+        }
+        let entry = &mut self.machine.cpus[cpu as usize];
+        entry.turn += 1;
+        let end_ns = slice_end_ns.min(now_ns.saturating_add(self.machine.tasks[running as usize].remaining_ns));
+        self.events.push(end_ns, Event::Stop(cpu, entry.turn));
+    }
+
+    // Tasks
+
+    fn wake(&mut self, task: TaskId, waker: Waker) {
+        let entry = &mut self.machine.tasks[task as usize];
+        if let Kind::OnOff { work, new_process, .. } = &self.groups[entry.group as usize].kind {
+            entry.remaining_ns = work.draw(&mut entry.rng);
+            entry.is_new |= new_process;
+            if *new_process {
+                self.scheduler.add(&self.machine, task);
+            }
+        }
+        let entry = &mut self.machine.tasks[task as usize];
+        let serves = entry.visit != NONE;
+        let why = if std::mem::take(&mut entry.is_new) && !serves { Why::New } else { Why::Woken(waker) };
+        entry.state = State::Queued;
+        entry.woken_ns = self.machine.now_ns;
+        self.machine.active += 1;
+        self.counts.wakeups += 1;
+        let Some(cpu) = self.scheduler.enqueue(&self.machine, task, why) else { return };
+        if cpu == self.stepping {
+            self.gives_way = true;
+        } else if self.machine.cpus[cpu as usize].running == NONE {
+            self.dispatch(cpu);
+        } else {
+            self.leave_cpu(cpu);
+            self.displace(cpu, self.machine.cpus[cpu as usize].running);
+        }
+    }
+
+    /// A task has done its work: what comes of that.
+    fn do_next(&mut self, task: TaskId) -> Next {
+        let (group, now_ns) = (self.machine.tasks[task as usize].group, self.machine.now_ns);
+        match self.groups[group as usize].kind {
+            Kind::Hog => Next::Goes,
+            Kind::OnOff { pause, .. } => {
+                let pause_ns = pause.draw(&mut self.machine.tasks[task as usize].rng);
+                self.events.push(now_ns + pause_ns, Event::Wake(task));
+                Next::Sleeps
+            }
+            Kind::Server { .. } => self.serve(group, task),
+        }
+    }
+
+    fn serve(&mut self, group: u32, task: TaskId) -> Next {
+        let visit = self.machine.tasks[task as usize].visit;
+        let Kind::Server { calls, shared, .. } = &self.groups[group as usize].kind else { return Next::Sleeps };
+        let (shared, stage) = (*shared, self.machine.visits[visit as usize].stage as usize);
+        if stage < calls.len() {
+            self.call(task, visit, group, stage);
+            return Next::Sleeps;
+        }
+        self.answer(task, visit);
+        self.machine.tasks[task as usize].visit = NONE;
+        if !shared {
+            return Next::Sleeps;
+        }
+        match self.groups[group as usize].backlog.pop_front() {
+            Some(next) => {
+                self.assign(task, next);
+                self.read(task);
+                Next::Goes
+            }
+            None => {
+                self.groups[group as usize].free.push_back(task);
+                Next::Sleeps
+            }
+        }
+    }
+
+    // Messages
+
+    fn arrive(&mut self, customer: u32) {
+        let now_ns = self.machine.now_ns;
+        let Customer { target, request_weight, socket, figures, .. } = self.customers[customer as usize];
+        let rng = &mut self.customers[customer as usize].rng;
+        let work = stream(rng.random(), 0);
+        let next_ns = match &mut self.paces[customer as usize] {
+            Pace::Closed(_) => None,
+            Pace::Open(times) => Some(now_ns + times.draw(rng)),
+            Pace::At(times) => times.pop(),
+        };
+        if let Some(next_ns) = next_ns {
+            self.events.push(next_ns, Event::Arrive(customer));
+        }
+        self.customer_figures[figures as usize].sent += 1;
+        let (request, share) = self.machine.ledger.open(customer, request_weight, now_ns);
+        let terminal = matches!(target, Target::Group(group) if self.groups[group as usize].terminal);
+        let message = Message { kind: MessageKind::Request, socket, terminal };
+        let visit = self.new_visit(request, share, NONE, message, work);
+        match target {
+            Target::Group(group) => self.deliver(group, visit, Waker::Customer),
+            Target::Task(task) => {
+                self.assign(task, visit);
+                self.wake(task, Waker::Customer);
+            }
+        }
+    }
+
+    fn new_visit(
+        &mut self,
+        request: RequestId,
+        share: ShareId,
+        parent: VisitId,
+        message: Message,
+        rng: Pcg32,
+    ) -> VisitId {
+        let visit = Visit { request, share, parent, task: NONE, stage: 0, message, rng };
+        self.machine.visits.insert(visit) as VisitId
+    }
+
+    /// A request comes to a group: whoever is free takes it.
+    fn deliver(&mut self, group: u32, visit: VisitId, waker: Waker) {
+        match self.groups[group as usize].free.pop_front() {
+            Some(task) => {
+                self.assign(task, visit);
+                self.wake(task, waker);
+            }
+            None => self.groups[group as usize].backlog.push_back(visit),
+        }
+    }
+
+    fn assign(&mut self, task: TaskId, visit: VisitId) {
+        self.machine.tasks[task as usize].visit = visit;
+        self.machine.tasks[task as usize].unread = true;
+        self.machine.visits[visit as usize].task = task;
+    }
+
+    /// A running task reads what is there for it, and knows what there is to do.
+    fn read(&mut self, task: TaskId) {
+        let entry = &mut self.machine.tasks[task as usize];
+        entry.unread = false;
+        let visit = &mut self.machine.visits[entry.visit as usize];
+        if let Kind::Server { work, calls, .. } = &self.groups[entry.group as usize].kind {
+            let sampler =
+                if visit.message.kind == MessageKind::Reply { &calls[visit.stage as usize - 1].then } else { work };
+            entry.remaining_ns = sampler.draw(&mut visit.rng);
+        }
+        let (id, message) = (entry.visit, visit.message);
+        self.counts.messages += 1;
+        self.scheduler.read(&self.machine, task, id, message);
+    }
+
+    /// A task asks others, and waits for their answers.
+    fn call(&mut self, task: TaskId, visit: VisitId, group: u32, stage: usize) {
+        let caller = &mut self.machine.visits[visit as usize];
+        caller.stage += 1;
+        let (request, share) = (caller.request, caller.share);
+        let Kind::Server { calls, .. } = &self.groups[group as usize].kind else { return };
+        let services = calls[stage].to.len();
+        let mut shares = std::mem::take(&mut self.shares);
+        self.machine.ledger.call(share, services as u32, self.machine.now_ns, &mut shares);
+        self.scheduler.changed(&self.machine, request);
+        for (nth, &share) in shares.iter().enumerate() {
+            let Kind::Server { calls, .. } = &self.groups[group as usize].kind else { continue };
+            let to = calls[stage].to[nth];
+            let Group { socket, terminal, .. } = self.groups[to as usize];
+            let message = Message { kind: MessageKind::Call, socket, terminal };
+            let work = stream(self.machine.visits[visit as usize].rng.random(), 0);
+            let called = self.new_visit(request, share, visit, message, work);
+            self.scheduler.wrote(&self.machine, task, called);
+            self.deliver(to, called, Waker::Task(task));
+        }
+        shares.clear();
+        self.shares = shares;
+    }
+
+    /// A task has the answer for whoever asked.
+    fn answer(&mut self, task: TaskId, visit: VisitId) {
+        let now_ns = self.machine.now_ns;
+        let Visit { request, share, parent, message, .. } = self.machine.visits.remove(visit as usize);
+        if parent == NONE {
+            let customer = self.machine.ledger.customer_of(request);
+            let answer = Answer::of(self.machine.ledger.respond(request, now_ns), now_ns);
+            let figures = &mut self.customer_figures[self.customers[customer as usize].figures as usize];
+            figures.answered += 1;
+            figures.latest = Some(answer);
+            figures.response.record(answer.response_ns);
+            figures.unhappiness.record(answer.unhappiness_ns.max(0) as u64);
+            if let Pace::Closed(pause) = self.paces[customer as usize] {
+                let pause_ns = pause.draw(&mut self.customers[customer as usize].rng);
+                self.events.push(now_ns + pause_ns, Event::Arrive(customer));
+            }
+            return;
+        }
+        let has_all = self.machine.ledger.reply(share, now_ns);
+        self.scheduler.changed(&self.machine, request);
+        let caller = &mut self.machine.visits[parent as usize];
+        caller.message = Message { kind: MessageKind::Reply, ..message };
+        let waits = caller.task;
+        self.scheduler.wrote(&self.machine, task, parent);
+        if has_all {
+            self.machine.tasks[waits as usize].unread = true;
+            // Its own share waits no more, and the answering one is gone.
+            self.machine.tasks[task as usize].visit = NONE;
+            self.wake(waits, Waker::Task(task));
+        }
+    }
+}
+
+/// What a scenario's groups become.
+#[derive(Default)]
+struct Parts {
+    seed: u64,
+    cpus: u32,
+    ledger: Ledger,
+    tasks: Vec<Task>,
+    groups: Vec<Group>,
+    customers: Vec<Customer>,
+    paces: Vec<Pace>,
+    customer_figures: Vec<CustomerFigures>,
+    task_figures: Vec<TaskFigures>,
+    /// Random streams given away.
+    streams: u64,
+}
+
+impl Parts {
+    fn add_all(&mut self, scenario: &Scenario, ledger: Ledger) {
+        self.ledger = ledger;
+        let servers: BTreeMap<&str, u32> =
+            scenario.servers.iter().zip(0..).map(|(server, group)| (server.id.get_ref().as_str(), group)).collect();
+        // Servers first, so that their places are known.
+        for server in &scenario.servers {
+            let calls = server.calls.iter().map(|call| Calls {
+                to: call.to.iter().filter_map(|to| servers.get(to.get_ref().as_str()).copied()).collect(),
+                then: call.then_ms.into(),
+            });
+            let kind = Kind::Server { work: server.work_ms.into(), calls: calls.collect(), shared: true };
+            self.add_tasks(server.id.get_ref(), *server.number.get_ref(), server.nice, 0, kind);
+            if let Some(group) = self.groups.last_mut() {
+                (group.socket, group.terminal) = (server.socket, server.terminal);
+            }
+        }
+        for hog in &scenario.hogs {
+            self.add_tasks(hog.id.get_ref(), *hog.number.get_ref(), hog.nice, hog.start_ms * MS, Kind::Hog);
+        }
+        for tasks in &scenario.interactives {
+            let (work, pause) = (tasks.work_ms.into(), tasks.pause_ms.into());
+            let kind = if tasks.attended {
+                Kind::Server { work, calls: Vec::new(), shared: false }
+            } else {
+                Kind::OnOff { work, pause, new_process: tasks.new_process }
+            };
+            let first = self.tasks.len() as TaskId;
+            self.add_tasks(tasks.id.get_ref(), *tasks.number.get_ref(), tasks.nice, 0, kind);
+            if tasks.attended {
+                let figures = self.add_figures(tasks.id.get_ref());
+                for task in first..self.tasks.len() as TaskId {
+                    let target = Target::Task(task);
+                    self.add_customer(figures, target, tasks.weight, Weight::ONE, Socket::Unix, Pace::Closed(pause));
+                }
+            }
+        }
+        for group in &scenario.customers {
+            let target = Target::Group(servers.get(group.to.get_ref().as_str()).copied().unwrap_or(0));
+            let pace = match &group.arrivals {
+                Arrivals::ClosedMs(times) => Pace::Closed(Sampler::from(*times)),
+                Arrivals::OpenMs(times) => Pace::Open(Sampler::from(*times)),
+                Arrivals::AtMs(times) => {
+                    let mut times: Vec<u64> = times.iter().map(|ms| (ms * MS as f64) as u64).collect();
+                    times.sort_unstable_by_key(|&time| Reverse(time));
+                    Pace::At(times)
+                }
+            };
+            let figures = self.add_figures(group.id.get_ref());
+            for _ in 0..*group.number.get_ref() {
+                self.add_customer(figures, target, group.weight, group.request_weight, group.socket, pace.clone());
+            }
+        }
+    }
+
+    fn next_stream(&mut self) -> Pcg32 {
+        self.streams += 1;
+        stream(self.seed, self.streams)
+    }
+
+    fn add_tasks(&mut self, id: &str, number: u64, nice: Nice, start_ns: u64, kind: Kind) {
+        let (group, first) = (self.groups.len() as u32, self.tasks.len() as TaskId);
+        for task in (first..).take(number as usize) {
+            let rng = self.next_stream();
+            self.tasks.push(Task {
+                group,
+                cpu: task % self.cpus,
+                nice,
+                state: State::Asleep,
+                is_new: true,
+                unread: false,
+                visit: NONE,
+                remaining_ns: 0,
+                woken_ns: u64::MAX,
+                ran_ns: 0,
+                rng,
+            });
+        }
+        let (free, backlog) = (VecDeque::new(), VecDeque::new());
+        let (socket, number) = (Socket::Unix, number as u32);
+        self.groups.push(Group { first, number, kind, start_ns, socket, terminal: false, free, backlog });
+        let (ran_ns, least_ns, most_ns, wait) = (0, 0, 0, Times::new());
+        self.task_figures.push(TaskFigures { id: id.to_owned(), number, ran_ns, least_ns, most_ns, wait });
+    }
+
+    fn add_figures(&mut self, id: &str) -> u32 {
+        let (response, unhappiness) = (Times::new(), Times::new());
+        let (id, sent, answered, latest) = (id.to_owned(), 0, 0, None);
+        self.customer_figures.push(CustomerFigures { id, sent, answered, latest, response, unhappiness });
+        self.customer_figures.len() as u32 - 1
+    }
+
+    fn add_customer(
+        &mut self,
+        figures: u32,
+        target: Target,
+        weight: Weight,
+        request_weight: Weight,
+        socket: Socket,
+        pace: Pace,
+    ) {
+        self.ledger.add_customer(weight);
+        let rng = self.next_stream();
+        self.customers.push(Customer { figures, target, request_weight, socket, rng });
+        self.paces.push(pace);
+    }
+}

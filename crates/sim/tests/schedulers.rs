@@ -1,0 +1,335 @@
+//! What each scheduler is known for, in simulations.
+#![allow(clippy::unwrap_used)]
+
+use std::{fs, path::Path};
+
+use appease_sim::{MS, Outcome, Scenario, SchedulerName, SchedulerName::*, Simulation};
+
+fn scenario(text: &str) -> Scenario {
+    Scenario::parse(&format!("name = \"test\"\n{text}"), "test").unwrap()
+}
+
+fn run(text: &str, under: SchedulerName) -> Outcome {
+    Simulation::new(&scenario(text), under, None).run()
+}
+
+/// CPU time of a group, share of all CPUs.
+fn share(outcome: &Outcome, id: &str) -> f64 {
+    outcome.task(id).unwrap().ran_ns as f64 / (outcome.duration_ns * u64::from(outcome.cpus)) as f64
+}
+
+fn p99_ms(outcome: &Outcome, id: &str) -> f64 {
+    outcome.response_ms(id).unwrap().p99
+}
+
+fn figures(outcome: &Outcome) -> String {
+    format!("{:?} {:?} {}", outcome.metrics(), outcome.counts, outcome.mean_unhappiness_ns)
+}
+
+const MIXED: &str = r#"
+cpus = 2
+duration_s = 3
+alpha = 0.2
+load = 9
+[[hog]]
+id = "hogs"
+number = 6
+[[interactive]]
+id = "typing"
+number = 3
+work_ms = { exponential = 2 }
+pause_ms = { uniform = [20, 80] }
+[[interactive]]
+id = "build"
+number = 4
+work_ms = { pareto = { least = 1, shape = 1.5 } }
+pause_ms = 3
+attended = false
+new_process = true
+[[server]]
+id = "web"
+number = 3
+work_ms = { exponential = 1 }
+calls = [{ to = ["db", "cache"], then_ms = 0.5 }, { to = ["db"], then_ms = 0.2 }]
+[[server]]
+id = "db"
+number = 2
+work_ms = { lognormal = { median = 2, sigma = 0.5 } }
+[[server]]
+id = "cache"
+work_ms = 0.2
+[[customer]]
+id = "users"
+number = 5
+to = "web"
+arrivals = { open_ms = { exponential = 150 } }
+[[customer]]
+id = "vip"
+weight = 4
+to = "web"
+arrivals = { closed_ms = { exponential = 30 } }
+"#;
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for under in SchedulerName::ALL {
+        let scenario = scenario(MIXED);
+        let with = |seed| figures(&Simulation::new(&scenario, under, Some(seed)).run());
+        assert_eq!(with(7), with(7), "{under}");
+        assert_ne!(with(7), with(8), "{under}");
+    }
+}
+
+/// Every scheduler is faced with the same requests, and none wastes CPU time while somebody wants it.
+#[test]
+fn all_are_faced_with_the_same_and_waste_nothing() {
+    let outcomes = SchedulerName::ALL.map(|under| run(MIXED, under));
+    let sent = |outcome: &Outcome| outcome.customer("users").unwrap().sent;
+    for outcome in &outcomes {
+        let under = outcome.scheduler;
+        assert_eq!(sent(outcome), sent(&outcomes[0]), "{under}");
+        let used: u64 = outcome.tasks.iter().map(|tasks| tasks.ran_ns).sum();
+        assert_eq!(used, outcome.duration_ns * 2, "{under}");
+        assert!(outcome.customers.iter().all(|customers| customers.answered > 0), "{under}");
+        assert!(outcome.mean_unhappiness_ns > 0.0, "{under}");
+    }
+}
+
+/// A CPU more than there are tasks is idle, and nobody waits.
+#[test]
+fn who_finds_a_free_cpu_runs_at_once() {
+    let text = "cpus = 5\nduration_s = 2\n[[hog]]\nid = \"hogs\"\nnumber = 3\n\
+        [[interactive]]\nid = \"typing\"\nwork_ms = 2\npause_ms = { uniform = [5, 20] }\n";
+    for under in SchedulerName::ALL {
+        let outcome = run(text, under);
+        assert_eq!(outcome.customer("typing").unwrap().latest.unwrap().unhappiness_ns, 0, "{under}");
+        assert_eq!(outcome.task("hogs").unwrap().least_ns, outcome.duration_ns, "{under}");
+    }
+}
+
+#[test]
+fn turns_end_at_ticks_where_there_are_ticks() {
+    let text = "cpus = 1\nduration_s = 1\n[[hog]]\nid = \"hogs\"\nnumber = 2\n";
+    let turns = |tick: &str| run(&format!("{tick}\n{text}"), Eevdf).counts.turns_over;
+    assert!(turns("") > 1000 && turns("tick_ms = 4") <= 250, "0.7 ms, and 4 ms");
+}
+
+#[test]
+fn equal_hogs_get_equal_shares() {
+    for (under, slack_ms) in [(RoundRobin, 10), (Cfs, 6), (Eevdf, 2), (Rbpe, 6), (Appease, 6)] {
+        let outcome = run("cpus = 1\nduration_s = 5\n[[hog]]\nid = \"hogs\"\nnumber = 7\n", under);
+        let hogs = outcome.task("hogs").unwrap();
+        assert!(hogs.most_ns - hogs.least_ns <= slack_ms * MS, "{under}: {} to {}", hogs.least_ns, hogs.most_ns);
+    }
+}
+
+/// More tasks than CPUs, and no whole number of them for each: balancing evens it out.
+#[test]
+fn shares_are_even_across_cpus() {
+    for under in [Cfs, Eevdf, Appease] {
+        let outcome = run("cpus = 4\nduration_s = 10\n[[hog]]\nid = \"hogs\"\nnumber = 10\n", under);
+        let hogs = outcome.task("hogs").unwrap();
+        assert!(hogs.least_ns * 2 > hogs.most_ns, "{under}: {} to {}", hogs.least_ns, hogs.most_ns);
+    }
+}
+
+#[test]
+fn nice_values_have_their_weights() {
+    let text = "cpus = 1\nduration_s = 20\n[[hog]]\nid = \"a\"\nnice = -1\n[[hog]]\nid = \"b\"\n[[hog]]\nid = \"c\"\nnice = 5\n";
+    for under in [Cfs, Eevdf, Rbpe, Appease] {
+        let outcome = run(text, under);
+        let all = 1277.0 + 1024.0 + 335.0;
+        for (id, weight) in [("a", 1277.0), ("b", 1024.0), ("c", 335.0)] {
+            let (got, due) = (share(&outcome, id), weight / all);
+            assert!((got - due).abs() < 0.01, "{under}: {id} has {got}, {due} is due");
+        }
+    }
+}
+
+const DESK: &str = "cpus = 1\nduration_s = 10\nsettle_s = 2\nload = 16\n[[hog]]\nid = \"hogs\"\nnumber = 16\n\
+    [[interactive]]\nid = \"typing\"\nwork_ms = 1\npause_ms = { uniform = [100, 300] }\n";
+
+/// The paper's point, and ours: 16 hogs, and somebody types.
+#[test]
+fn who_is_waited_for_goes_first() {
+    assert!(p99_ms(&run(DESK, RoundRobin), "typing") > 100.0, "it waits for a round");
+    for under in [Mlfq, Cas, Appease] {
+        let worst = p99_ms(&run(DESK, under), "typing");
+        assert!(worst < 2.0, "{under}: {worst} ms");
+    }
+}
+
+#[test]
+fn feedback_queues_favour_who_begins_and_starve_who_goes_on() {
+    let text = "cpus = 1\nduration_s = 5\n[[hog]]\nid = \"old\"\n\
+        [[interactive]]\nid = \"new\"\nnumber = 8\nwork_ms = 9\npause_ms = 60\nattended = false\n";
+    let outcome = run(text, Mlfq);
+    assert!(share(&outcome, "old") < 0.05, "{}", share(&outcome, "old"));
+    assert!(share(&run(text, Cfs), "old") > 0.09);
+}
+
+#[test]
+fn rbpe_is_silent_at_low_load_and_strong_at_high_load() {
+    let text = |load: f64, hogs: u32| {
+        format!(
+            "load = {load}\ncpus = 1\nduration_s = 4\n[[hog]]\nid = \"hogs\"\nnumber = {hogs}\n\
+            [[interactive]]\nid = \"player\"\nwork_ms = 12\npause_ms = 28\n"
+        )
+    };
+    // Until the load is looked at first, it is 0.5, and both are one.
+    let short = text(0.5, 4);
+    assert_eq!(figures(&run(&short, Rbpe)), figures(&run(&short, Cfs)));
+    let (cfs, rbpe) = (run(&text(16.0, 12), Cfs), run(&text(16.0, 12), Rbpe));
+    assert!(p99_ms(&rbpe, "player") * 2.0 < p99_ms(&cfs, "player"));
+    let unhappiness = |outcome: &Outcome| outcome.unhappiness_ms("player").unwrap().mean;
+    assert!(unhappiness(&rbpe) * 2.0 < unhappiness(&cfs));
+}
+
+/// Table 1 has more for who reads a unix socket than for who reads a network socket.
+#[test]
+fn rbpe_prefers_local_customers() {
+    let text = |socket: &str| {
+        format!(
+            "load = 16\ncpus = 1\nduration_s = 5\n[[hog]]\nid = \"hogs\"\nnumber = 12\n\
+            [[server]]\nid = \"web\"\nwork_ms = 20\n[[customer]]\nid = \"one\"\nto = \"web\"\nsocket = \"{socket}\"\n\
+            arrivals = {{ closed_ms = 100 }}\n"
+        )
+    };
+    let mean = |socket: &str| run(&text(socket), Rbpe).response_ms("one").unwrap().mean;
+    assert!(mean("unix") * 1.3 < mean("network"), "{} and {}", mean("unix"), mean("network"));
+}
+
+const TWO_QUEUES: &str = "cpus = 1\nduration_s = 5\n[[hog]]\nid = \"hog\"\n\
+    [[server]]\nid = \"web\"\nnumber = 40\nwork_ms = { exponential = 5 }\n\
+    [[customer]]\nid = \"light\"\nnumber = 20\nto = \"web\"\narrivals = { closed_ms = { exponential = 10 } }\n\
+    [[customer]]\nid = \"heavy\"\nnumber = 20\nweight = 4\nto = \"web\"\narrivals = { closed_ms = { exponential = 10 } }\n";
+
+/// Q0 before Q1 whatever comes, and the larger weight before the smaller.
+#[test]
+fn cas_has_two_queues_and_weights() {
+    let outcome = run(TWO_QUEUES, Cas);
+    assert!(share(&outcome, "hog") < 0.02, "{}", share(&outcome, "hog"));
+    let mean = |id: &str| outcome.response_ms(id).unwrap().mean;
+    assert!(mean("heavy") * 2.0 < mean("light"), "{} and {}", mean("heavy"), mean("light"));
+}
+
+/// Equal requests are answered in the order in which they were sent, however long the others take.
+#[test]
+fn cas_serves_the_unhappiest_first() {
+    let text = "cpus = 1\nduration_s = 1\n[[server]]\nid = \"web\"\nnumber = 3\nwork_ms = 30\n\
+        [[customer]]\nid = \"a\"\nto = \"web\"\narrivals = { at_ms = [100] }\n\
+        [[customer]]\nid = \"b\"\nto = \"web\"\narrivals = { at_ms = [101] }\n\
+        [[customer]]\nid = \"c\"\nto = \"web\"\narrivals = { at_ms = [102] }\n";
+    let outcome = run(text, Cas);
+    let done = |id: &str, sent: u64| outcome.customer(id).unwrap().latest.unwrap().response_ns + sent * MS;
+    assert!(done("a", 100) < done("b", 101) || done("b", 101) < done("c", 102));
+    assert_eq!(done("a", 100).max(done("b", 101)).max(done("c", 102)), 190 * MS, "90 ms of work");
+    // Under round robin with short turns all three are done at the end.
+    let shared = run(&format!("quantum_ms = 1\n{text}"), RoundRobin);
+    assert!(shared.customer("a").unwrap().latest.unwrap().response_ns > 85 * MS);
+}
+
+/// Section 4, step 8: a new process need not wait for a round of all others.
+#[test]
+fn cas_gives_new_processes_a_start() {
+    let text = |new: bool| {
+        format!(
+            "cpus = 1\nduration_s = 5\n[[hog]]\nid = \"hogs\"\nnumber = 16\n\
+            [[interactive]]\nid = \"commands\"\nwork_ms = 2\npause_ms = 200\nattended = false\nnew_process = {new}\n"
+        )
+    };
+    let wait = |new: bool, under| run(&text(new), under).wait_ms("commands").unwrap().p50;
+    assert!(wait(true, Cas) < 0.1, "{}", wait(true, Cas));
+    assert!(wait(true, Cfs) > 5.0, "{}", wait(true, Cfs));
+}
+
+/// Attended work that never ends leaves the others 5 % of the CPU. A single hog gets it late: at the end of an epoch it takes
+/// turns with attended tasks, since it is not queued while its slice ends, and what is missing is carried on.
+#[test]
+fn appease_keeps_a_share_for_the_others() {
+    let hog = share(&run(&format!("settle_s = 3\n{TWO_QUEUES}"), Appease), "hog");
+    assert!(hog > 0.049 && hog < 0.06, "{hog}");
+    assert!(share(&run(DESK, Appease), "hogs") > 0.9);
+}
+
+/// A request that takes more than its budget is batch work, so a key press goes before it, and hogs have their share.
+#[test]
+fn appease_takes_a_long_request_for_batch_work() {
+    let text = "cpus = 1\nduration_s = 6\n[[hog]]\nid = \"hog\"\n[[server]]\nid = \"octave\"\nwork_ms = 100000\n\
+        [[customer]]\nid = \"user\"\nto = \"octave\"\narrivals = { at_ms = [0] }\n";
+    let under_appease = share(&run(text, Appease), "octave");
+    // 2 s with 95 % of the CPU, then half of it.
+    assert!(under_appease > 0.6 && under_appease < 0.72, "{under_appease}");
+    assert!(share(&run(text, Cas), "octave") > 0.99);
+}
+
+/// Behind a terminal the budget is 0.3 s: only what reads a message of another process is behind one.
+#[test]
+fn appease_gives_silent_work_behind_a_terminal_less() {
+    let text = |terminal: bool| {
+        format!(
+            "cpus = 1\nduration_s = 6\n[[hog]]\nid = \"hog\"\n\
+            [[server]]\nid = \"sshd\"\nwork_ms = 0.1\ncalls = [{{ to = [\"octave\"] }}]\n\
+            [[server]]\nid = \"octave\"\nwork_ms = 100000\nterminal = {terminal}\n\
+            [[customer]]\nid = \"user\"\nto = \"sshd\"\narrivals = {{ at_ms = [0] }}\n"
+        )
+    };
+    let octave = |terminal| share(&run(&text(terminal), Appease), "octave");
+    assert!(octave(false) > 0.6 && octave(true) < 0.55, "{} and {}", octave(false), octave(true));
+}
+
+/// Attention follows messages over processes: who works for a customer two hops away is not behind hogs.
+#[test]
+fn appease_follows_messages() {
+    let text = "cpus = 1\nduration_s = 5\n[[hog]]\nid = \"hogs\"\nnumber = 16\n\
+        [[server]]\nid = \"web\"\nwork_ms = 0.5\ncalls = [{ to = [\"app\"], then_ms = 0.1 }]\n\
+        [[server]]\nid = \"app\"\nwork_ms = 0.5\ncalls = [{ to = [\"db\"], then_ms = 0.1 }]\n\
+        [[server]]\nid = \"db\"\nwork_ms = 2\n\
+        [[customer]]\nid = \"user\"\nto = \"web\"\narrivals = { closed_ms = { uniform = [50, 150] } }\n";
+    let (ours, rr) = (p99_ms(&run(text, Appease), "user"), p99_ms(&run(text, RoundRobin), "user"));
+    assert!(ours < 4.0 && rr > 400.0, "{ours} and {rr}");
+}
+
+/// A crowd of requests at once does not keep a short one waiting for all of them.
+#[test]
+fn appease_lets_a_short_request_pass_long_ones() {
+    let text = "cpus = 1\nduration_s = 5\n[[server]]\nid = \"builds\"\nnumber = 10\nwork_ms = 250\n\
+        [[customer]]\nid = \"builders\"\nnumber = 10\nto = \"builds\"\narrivals = { at_ms = [1000] }\n\
+        [[server]]\nid = \"shell\"\nwork_ms = 1\n\
+        [[customer]]\nid = \"warm\"\nto = \"shell\"\narrivals = { at_ms = [500] }\n\
+        [[customer]]\nid = \"typist\"\nto = \"shell\"\narrivals = { at_ms = [1500] }\n";
+    let response = |under| run(text, under).customer("typist").unwrap().latest.unwrap().response_ns;
+    assert!(response(Appease) < 40 * MS, "{}", response(Appease));
+    assert!(response(Cas) > 1000 * MS, "its lead is kept by who once waited: {}", response(Cas));
+}
+
+#[test]
+fn machines_may_be_large() {
+    let text = "cpus = 4096\nduration_s = 0.01\n[[hog]]\nid = \"hogs\"\nnumber = 20000\n\
+        [[interactive]]\nid = \"typing\"\nnumber = 1000\nwork_ms = 1\npause_ms = { exponential = 20 }\n";
+    for under in SchedulerName::ALL {
+        let outcome = run(text, under);
+        let used: u64 = outcome.tasks.iter().map(|tasks| tasks.ran_ns).sum();
+        assert_eq!(used, outcome.duration_ns * 4096, "{under}");
+    }
+}
+
+/// Every scenario that is delivered runs; its summary is one sentence.
+#[test]
+fn delivered_scenarios_run() {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let mut found = 0;
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(&path).unwrap();
+        let short: String = text.lines().filter(|line| !line.starts_with("settle_s")).collect::<Vec<_>>().join("\n");
+        let scenario = Scenario::parse(&short.replace("duration_s = ", "duration_s = 0.0"), "short").unwrap();
+        assert_eq!(scenario.name, path.file_stem().unwrap().to_str().unwrap());
+        assert!(!scenario.summary.is_empty());
+        for under in SchedulerName::ALL {
+            assert!(Simulation::new(&scenario, under, None).run().counts.events() > 0, "{}", scenario.name);
+        }
+        found += 1;
+    }
+    assert!(found >= 3);
+}
