@@ -5,16 +5,21 @@
 //! Our own scheduler's arithmetic is not written down anew: it is called from `bpf/policy` through `appease-policy`.
 //!
 //! [`unhappiness`] keeps account of eq. 1 to 5 of Customer Appeasement Scheduling (TR-10-18, Carleton University, 2010),
-//! for the simulation and as an oracle.
+//! for the simulation and as an oracle; [`formula`] has eq. 6 to 27, [`compare`] holds them against the simulation.
 //!
 //! What is left out: caches, the cost of a switch and of the scheduler itself, interrupts, memory and disks. A turn ends
 //! when its slice does, or at the next tick where the scenario has ticks.
 #![forbid(unsafe_code)]
 
+pub mod compare;
 pub mod distribution;
+pub mod formula;
 mod heap;
 mod machine;
 mod outcome;
+mod plot;
+pub mod report;
+pub mod scale;
 mod scenario;
 pub mod schedulers;
 mod set;

@@ -18,8 +18,8 @@ pub struct Tunables {
     pub min_granularity_ns: u64,
     /// How far who wakes up must be behind the running task to displace it, ns.
     pub wakeup_granularity_ns: u64,
-    /// Who slept is put behind the others by half a latency (`GENTLE_FAIR_SLEEPERS`).
-    pub sleepers_credit: bool,
+    /// How far who slept is put behind the others, at most, virtual ns: half a latency (`GENTLE_FAIR_SLEEPERS`).
+    pub sleeper_credit_ns: u64,
 }
 
 impl Tunables {
@@ -31,8 +31,14 @@ impl Tunables {
             latency_ns: 6 * MS * factor,
             min_granularity_ns: 750_000 * factor,
             wakeup_granularity_ns: MS * factor,
-            sleepers_credit: true,
+            sleeper_credit_ns: 3 * MS * factor,
         }
+    }
+
+    /// As the paper takes it: who wakes up goes to the left of all others, at once, and no farther.
+    #[must_use]
+    pub fn of_paper() -> Self {
+        Self { wakeup_granularity_ns: 0, sleeper_credit_ns: 1, ..Self::of(1) }
     }
 
     /// Time in which `tasks` run once, ns.
@@ -153,10 +159,8 @@ impl Cfs {
             let period_ns = self.tunables.period_ns(queue.number + 1);
             let slice_ns = period_ns * u64::from(entity.weight) / (queue.weight + u64::from(entity.weight));
             queue.min_vruntime + weighted(slice_ns, entity.weight)
-        } else if self.tunables.sleepers_credit {
-            queue.min_vruntime - (self.tunables.latency_ns / 2) as i64
         } else {
-            queue.min_vruntime
+            queue.min_vruntime - self.tunables.sleeper_credit_ns as i64
         };
         self.entities[task as usize].vruntime = if entity.cpu == NONE { floor } else { vruntime.max(floor) };
     }

@@ -1,0 +1,163 @@
+//! What a decision and a message cost as tasks, customers and CPUs grow: time of the host's CPU, by the simulation itself.
+//!
+//! Its figures are those of the simulator's own queues. They grow as those of the kernel's would where both have the same
+//! structure (a heap here, a red-black tree there; a look at each CPU in both); the nanoseconds are not the kernel's.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+use crate::{
+    Outcome, Scenario, SchedulerName, Simulation,
+    plot::{Chart, Marks, PlotError, Series},
+    report::File,
+};
+
+/// What grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Axis {
+    /// Tasks that never sleep, beside a fixed number of requests, on 4 CPUs.
+    Tasks,
+    /// Customers, each with a request every second, on as many CPUs as they need at least.
+    Customers,
+    /// CPUs, with 4 tasks and 10 customers each.
+    Cpus,
+}
+
+impl Axis {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Tasks, Self::Customers, Self::Cpus];
+
+    fn sizes(self) -> &'static [u64] {
+        match self {
+            Self::Tasks => &[10, 100, 1000, 10_000, 100_000, 1_000_000],
+            Self::Customers => &[10, 100, 1000, 10_000, 100_000],
+            Self::Cpus => &[1, 4, 16, 64, 256, 1024, 4096],
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tasks => "tasks",
+            Self::Customers => "customers",
+            Self::Cpus => "CPUs",
+        }
+    }
+
+    /// The scenario of a size, in which about `events` events happen.
+    ///
+    /// # Errors
+    ///
+    /// When the size is more than a scenario may have.
+    pub fn scenario(self, size: u64, events: u64) -> Result<Scenario, crate::Error> {
+        // A CPU at work has about 200 turns a second, and a customer's request four events.
+        let (cpus, hogs, customers) = match self {
+            Self::Tasks => (4, size, 100),
+            Self::Customers => (size.div_ceil(500).clamp(1, 256), 8, size),
+            Self::Cpus => (size, 4 * size, 10 * size),
+        };
+        let duration_s = (events as f64 / (200 * cpus + 8 * customers) as f64).clamp(0.02, 1000.0);
+        let text = format!(
+            "name = \"scale\"\ncpus = {cpus}\nduration_s = {duration_s}\n\
+             [[hog]]\nid = \"hogs\"\nnumber = {hogs}\n\
+             [[server]]\nid = \"front\"\nnumber = {workers}\nwork_ms = {{ exponential = 0.5 }}\n\
+             calls = [{{ to = [\"back\"], then_ms = 0.2 }}]\n\
+             [[server]]\nid = \"back\"\nnumber = {workers}\nwork_ms = {{ exponential = 0.3 }}\n\
+             [[customer]]\nid = \"customers\"\nnumber = {customers}\nto = \"front\"\n\
+             arrivals = {{ open_ms = {{ exponential = 1000 }} }}\n",
+            workers = 4 * cpus,
+        );
+        Scenario::parse(&text, "scale")
+    }
+}
+
+/// What one size cost.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Cost {
+    /// What grows.
+    pub axis: Axis,
+    /// Under which scheduler.
+    pub scheduler: SchedulerName,
+    /// How many of what grows.
+    pub size: u64,
+    /// Scheduling events.
+    pub events: u64,
+    /// Decisions.
+    pub decisions: u64,
+    /// Messages.
+    pub messages: u64,
+    /// Host time for each event, ns.
+    pub event_ns: f64,
+    /// Host time for each decision, ns.
+    pub decision_ns: f64,
+    /// Host time for each message, ns.
+    pub message_ns: f64,
+}
+
+/// Runs a scenario and takes the time, without that of building it.
+#[must_use]
+pub fn timed(scenario: &Scenario, scheduler: SchedulerName) -> (Outcome, f64) {
+    let simulation = Simulation::new(scenario, scheduler, None);
+    let began = Instant::now();
+    let outcome = simulation.run();
+    (outcome, began.elapsed().as_secs_f64())
+}
+
+/// Measures all sizes of all axes under all schedulers, with about so many events each; tells of each as it is done.
+///
+/// # Errors
+///
+/// When a scenario cannot be made.
+pub fn measure(events: u64, mut tell: impl FnMut(&Cost)) -> Result<Vec<Cost>, crate::Error> {
+    let mut costs = Vec::new();
+    for axis in Axis::ALL {
+        for &size in axis.sizes() {
+            let scenario = axis.scenario(size, events)?;
+            for scheduler in SchedulerName::ALL {
+                let (outcome, taken_s) = timed(&scenario, scheduler);
+                let each = |number: u64| taken_s * 1e9 / number.max(1) as f64;
+                let counts = outcome.counts;
+                let cost = Cost {
+                    axis,
+                    scheduler,
+                    size,
+                    events: counts.events(),
+                    decisions: counts.decisions,
+                    messages: counts.messages,
+                    event_ns: each(counts.events()),
+                    decision_ns: each(counts.decisions),
+                    message_ns: each(counts.messages),
+                };
+                tell(&cost);
+                costs.push(cost);
+            }
+        }
+    }
+    Ok(costs)
+}
+
+/// The pictures: cost of an event against size, for each axis.
+///
+/// # Errors
+///
+/// When one cannot be drawn.
+pub fn pictures(costs: &[Cost]) -> Result<Vec<File>, PlotError> {
+    Axis::ALL
+        .into_iter()
+        .map(|axis| {
+            let of =
+                |scheduler| costs.iter().filter(move |cost: &&Cost| cost.axis == axis && cost.scheduler == scheduler);
+            let series: Vec<Series> = SchedulerName::ALL
+                .into_iter()
+                .map(|scheduler| Series {
+                    name: scheduler.to_string(),
+                    marks: Marks::Line(of(scheduler).map(|cost| (cost.size as f64, cost.event_ns)).collect()),
+                })
+                .collect();
+            let title = format!("Host time for each scheduling event, as {} grow", axis.name());
+            let chart = Chart { title: &title, x: axis.name(), y: "ns", log_x: true, series: &series };
+            Ok(File { name: format!("scale-{}.svg", axis.name().to_lowercase()), content: chart.svg()? })
+        })
+        .collect()
+}
