@@ -126,6 +126,19 @@ impl Counts {
     pub fn events(&self) -> u64 {
         self.wakeups + self.sleeps + self.turns_over + self.displaced + self.messages
     }
+
+    /// What came to `before`.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            wakeups: self.wakeups - before.wakeups,
+            sleeps: self.sleeps - before.sleeps,
+            turns_over: self.turns_over - before.turns_over,
+            displaced: self.displaced - before.displaced,
+            messages: self.messages - before.messages,
+            decisions: self.decisions - before.decisions,
+        }
+    }
 }
 
 /// A scenario under one scheduler.

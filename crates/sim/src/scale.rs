@@ -8,16 +8,19 @@ use std::time::Instant;
 use serde::Serialize;
 
 use crate::{
-    Outcome, Scenario, SchedulerName, Simulation,
+    Counts, SECOND, Scenario, SchedulerName, Simulation,
     plot::{Chart, Marks, PlotError, Series},
     report::File,
 };
+
+/// Simulated time in which tasks are made, which is not measured, s.
+const START_S: f64 = 0.001;
 
 /// What grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Axis {
-    /// Tasks that never sleep, beside a fixed number of requests, on 4 CPUs.
+    /// Tasks, of which nearly all never sleep, beside 100 customers, on 4 CPUs.
     Tasks,
     /// Customers, each with a request every second, on as many CPUs as they need at least.
     Customers,
@@ -51,22 +54,21 @@ impl Axis {
     ///
     /// When the size is more than a scenario may have.
     pub fn scenario(self, size: u64, events: u64) -> Result<Scenario, crate::Error> {
-        // A CPU at work has about 200 turns a second, and a customer's request four events.
-        let (cpus, hogs, customers) = match self {
-            Self::Tasks => (4, size, 100),
-            Self::Customers => (size.div_ceil(500).clamp(1, 256), 8, size),
-            Self::Cpus => (size, 4 * size, 10 * size),
+        let (cpus, workers, hogs, customers) = match self {
+            Self::Tasks => (4, 16.min(size / 4), size - 2 * 16.min(size / 4), 100),
+            Self::Customers => (size.div_ceil(500), 4 * size.div_ceil(500), 8, size),
+            Self::Cpus => (size, 4 * size, 4 * size, 10 * size),
         };
+        // A CPU at work has about 200 turns a second, and a customer's request eight events.
         let duration_s = (events as f64 / (200 * cpus + 8 * customers) as f64).clamp(0.02, 1000.0);
         let text = format!(
-            "name = \"scale\"\ncpus = {cpus}\nduration_s = {duration_s}\n\
+            "name = \"scale\"\ncpus = {cpus}\nduration_s = {duration_s}\nsettle_s = {START_S}\n\
              [[hog]]\nid = \"hogs\"\nnumber = {hogs}\n\
              [[server]]\nid = \"front\"\nnumber = {workers}\nwork_ms = {{ exponential = 0.5 }}\n\
              calls = [{{ to = [\"back\"], then_ms = 0.2 }}]\n\
              [[server]]\nid = \"back\"\nnumber = {workers}\nwork_ms = {{ exponential = 0.3 }}\n\
              [[customer]]\nid = \"customers\"\nnumber = {customers}\nto = \"front\"\n\
-             arrivals = {{ open_ms = {{ exponential = 1000 }} }}\n",
-            workers = 4 * cpus,
+             arrivals = {{ open_ms = {{ exponential = 1000 }} }}\n"
         );
         Scenario::parse(&text, "scale")
     }
@@ -95,13 +97,14 @@ pub struct Cost {
     pub message_ns: f64,
 }
 
-/// Runs a scenario and takes the time, without that of building it.
+/// What happened in a scenario after its tasks were made, and how long that took, s of the host's time.
 #[must_use]
-pub fn timed(scenario: &Scenario, scheduler: SchedulerName) -> (Outcome, f64) {
-    let simulation = Simulation::new(scenario, scheduler, None);
-    let began = Instant::now();
+pub fn timed(scenario: &Scenario, scheduler: SchedulerName) -> (Counts, f64) {
+    let mut simulation = Simulation::new(scenario, scheduler, None);
+    simulation.run_until((START_S * SECOND as f64) as u64);
+    let (before, began) = (simulation.counts(), Instant::now());
     let outcome = simulation.run();
-    (outcome, began.elapsed().as_secs_f64())
+    (outcome.counts.since(&before), began.elapsed().as_secs_f64())
 }
 
 /// Measures all sizes of all axes under all schedulers, with about so many events each; tells of each as it is done.
@@ -115,9 +118,8 @@ pub fn measure(events: u64, mut tell: impl FnMut(&Cost)) -> Result<Vec<Cost>, cr
         for &size in axis.sizes() {
             let scenario = axis.scenario(size, events)?;
             for scheduler in SchedulerName::ALL {
-                let (outcome, taken_s) = timed(&scenario, scheduler);
+                let (counts, taken_s) = timed(&scenario, scheduler);
                 let each = |number: u64| taken_s * 1e9 / number.max(1) as f64;
-                let counts = outcome.counts;
                 let cost = Cost {
                     axis,
                     scheduler,
@@ -160,4 +162,29 @@ pub fn pictures(costs: &[Cost]) -> Result<Vec<File>, PlotError> {
             Ok(File { name: format!("scale-{}.svg", axis.name().to_lowercase()), content: chart.svg()? })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn all_sizes_are_scenarios() {
+        for axis in Axis::ALL {
+            for &size in axis.sizes() {
+                assert!(axis.scenario(size, 10_000).is_ok(), "{axis:?} {size}");
+            }
+        }
+    }
+
+    /// Making tasks is not part of what is measured.
+    #[test]
+    fn what_is_measured_is_about_what_was_asked_for() {
+        for axis in Axis::ALL {
+            let (counts, _) = timed(&axis.scenario(1000, 20_000).unwrap(), SchedulerName::Appease);
+            assert!((5_000..100_000).contains(&counts.events()), "{axis:?}: {}", counts.events());
+        }
+    }
 }

@@ -49,6 +49,10 @@ impl Events {
         self.heap.push(Reverse((at_ns, self.made, event)));
     }
 
+    fn next_ns(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
+    }
+
     fn pop(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|Reverse((at_ns, _, event))| (at_ns, event))
     }
@@ -156,6 +160,17 @@ impl Simulation {
             };
             self.events.push(first_ns, Event::Arrive(customer));
         }
+    }
+
+    /// Runs it up to a time, ns; never beyond its end.
+    pub fn run_until(&mut self, ns: u64) {
+        while self.events.next_ns().is_some_and(|at_ns| at_ns < ns) && self.step() {}
+    }
+
+    /// What happened so far how often.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
     /// Runs it to its end.
