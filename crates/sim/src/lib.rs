@@ -1,7 +1,7 @@
 //! Schedulers under simulated load, and what customers feel of it.
 //!
 //! [`Simulation`] runs a [`Scenario`] of tasks, customers and CPUs under one [`Scheduler`], event by event. The same scenario
-//! and seed give the same run on every machine, and every scheduler is faced with the same arrivals and the same work.
+//! and seed give the same run, and every scheduler is faced with the same arrivals and the same work.
 //! Our own scheduler's arithmetic is not written down anew: it is called from `bpf/policy` through `appease-policy`.
 //!
 //! [`unhappiness`] keeps account of eq. 1 to 5 of Customer Appeasement Scheduling (TR-10-18, Carleton University, 2010),
