@@ -1,6 +1,6 @@
 //! Distributions of times, written in milliseconds.
 
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution as _, Exp, LogNormal, Pareto, Uniform};
 use rand_pcg::Pcg32;
 use serde::{Deserialize, Serialize};
@@ -116,6 +116,14 @@ impl Sampler {
             Self::Pareto(times) => times.sample(rng),
         };
         nanos(ms)
+    }
+
+    /// The first of many, such that those who draw alike do not begin at once.
+    pub(crate) fn first(&self, rng: &mut Pcg32) -> u64 {
+        match self {
+            Self::Constant(ns) => (*ns as f64 * rng.random::<f64>()) as u64,
+            _ => self.draw(rng),
+        }
     }
 }
 

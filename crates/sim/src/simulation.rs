@@ -151,8 +151,7 @@ impl Simulation {
         for customer in 0..self.customers.len() as u32 {
             let rng = &mut self.customers[customer as usize].rng;
             let first_ns = match &mut self.paces[customer as usize] {
-                // Not all at the same moment.
-                Pace::Closed(times) | Pace::Open(times) => (times.draw(rng) as f64 * rng.random::<f64>()) as u64,
+                Pace::Closed(times) | Pace::Open(times) => times.first(rng),
                 Pace::At(times) => match times.pop() {
                     Some(time_ns) => time_ns,
                     None => continue,
@@ -245,9 +244,7 @@ impl Simulation {
                     self.wake(task, Waker::Timer);
                 }
                 Kind::OnOff { pause, .. } => {
-                    let rng = &mut self.machine.tasks[task as usize].rng;
-                    let phase: f64 = rng.random();
-                    let pause_ns = (pause.draw(rng) as f64 * phase) as u64;
+                    let pause_ns = pause.first(&mut self.machine.tasks[task as usize].rng);
                     self.events.push(self.machine.now_ns + pause_ns, Event::Wake(task));
                 }
                 Kind::Server { shared: false, .. } => {}
