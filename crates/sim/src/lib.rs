@@ -17,6 +17,7 @@ pub mod formula;
 mod heap;
 mod machine;
 mod outcome;
+mod parts;
 mod plot;
 pub mod report;
 pub mod scale;
