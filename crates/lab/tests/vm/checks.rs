@@ -163,8 +163,8 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         checks.push(Check::on(kernel, "nice_values_and_policies_keep_their_meaning", classes));
         checks.push(Check::on(kernel, "affinity_is_kept_and_cpus_may_go_and_come", cpus).in_host_time());
         checks.push(Check::on(kernel, "kernel_schedules_as_before_without_us", leaving));
+        checks.push(Check::on(kernel, "sense_of_rsio", |machines, kernel| sense(machines, kernel, "appease:rsio")));
         if full {
-            checks.push(Check::on(kernel, "sense_of_rsio", |machines, kernel| sense(machines, kernel, "appease:rsio")));
             checks.push(Check::on(kernel, "watching_costs_little", overhead));
             checks.push(Check::on(kernel, "twenty_users_do_not_wait", multiuser));
             checks.push(Check::at(kernel, "build:64", "page_is_as_fast_as_alone", web));
