@@ -69,7 +69,7 @@ fn connected(stage: &mut Stage, there: &'static str) -> Result<()> {
 
 fn written(stage: &mut Stage, here: &'static str) -> Result<()> {
     let rule = Rule::add(&format!("write accept udp::{PORT}"))?;
-    let _other = Rule::add(&format!("write accept udp::{OTHER_PORT}"))?;
+    let other = Rule::add(&format!("write accept udp::{OTHER_PORT}"))?;
     let (link, peer) = stage.elsewhere()?.sends(here, PORT)?;
     let to = |to: SocketAddr| Order::SendTo(End::Output, to);
     let mut server = stage.actor("server", None, Some(&link.reader))?;
@@ -100,8 +100,11 @@ fn written(stage: &mut Stage, here: &'static str) -> Result<()> {
         server.does(&order)?;
         stage.verdict(&order.to_string(), server.attended(&by_peer(peer, &server), &[]));
     }
-    let hits = rule.hits()?;
-    let all = if hits == 6 { Ok(()) } else { Err(anyhow!("{hits} hits of 6 writes")) };
+    let mut beside = stage.actor("server of another port", None, Some(&bound))?;
+    beside.does(&to(peer))?;
+    stage.verdict("from another port", beside.attended(&by_peer(peer, &beside), &[]));
+    let hits = (rule.hits()?, other.hits()?);
+    let all = if hits == (6, 1) { Ok(()) } else { Err(anyhow!("{hits:?} hits of 6 writes and one")) };
     stage.verdict("each write is counted once", all);
     Ok(())
 }
