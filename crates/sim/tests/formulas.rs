@@ -224,19 +224,18 @@ fn off_ms(point: &Point) -> f64 {
     (point.least_ms - point.corrected_ms).abs().max((point.most_ms - point.corrected_ms).abs())
 }
 
+fn assert_within_a_round(comparison: &Comparison) {
+    for point in &comparison.points {
+        assert!(off_ms(point) <= 0.15 * point.corrected_ms + ROUND_MS, "{} at {}: {point:?}", comparison.id, point.x);
+    }
+}
+
 /// Under CFS as the paper has it, the equation is a bound that is nearly met; with the kernel's credit it is off by a round.
 #[test]
 fn corrected_equations_are_those_of_cfs() {
     assert_bound(&compare::cfs_with_service(), 0.95);
     for comparison in [compare::cfs_short_requests(), compare::cfs_with_service_and_credit()] {
-        for point in &comparison.points {
-            assert!(
-                off_ms(point) <= 0.15 * point.corrected_ms + ROUND_MS,
-                "{} at {}: {point:?}",
-                comparison.id,
-                point.x
-            );
-        }
+        assert_within_a_round(&comparison);
     }
 }
 
@@ -244,14 +243,7 @@ fn corrected_equations_are_those_of_cfs() {
 #[test]
 fn corrected_equations_are_those_of_rbpe() {
     for comparison in [compare::rbpe_short_requests(), compare::rbpe_with_service()] {
-        for point in &comparison.points {
-            assert!(
-                off_ms(point) <= 0.15 * point.corrected_ms + ROUND_MS,
-                "{} at {}: {point:?}",
-                comparison.id,
-                point.x
-            );
-        }
+        assert_within_a_round(&comparison);
         let met = |point: &&Point| (point.most_ms - point.corrected_ms).abs() <= 0.01 * point.corrected_ms + 0.01;
         let nr_met = comparison.points.iter().filter(met).count();
         assert!(nr_met * 2 > comparison.points.len(), "{}: {nr_met}", comparison.id);

@@ -56,12 +56,12 @@ fn character(root: &Path, major: u32, minor: u32) -> Kind {
     let numbered =
         |prefix: &str| name.strip_prefix(prefix).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
     let playback = subsystem == "sound" && name.starts_with("pcmC") && name.ends_with('p');
+    let is_pty = major == TTY_ALIASES && minor != CONSOLE || PTYS.iter().any(|range| range.contains(&major));
     let has_hooks = match subsystem.as_str() {
         "input" => ["event", "mouse", "js"].into_iter().any(numbered) || name == "mice",
-        "tty" => major != TTY_ALIASES && !PTYS.iter().any(|range| range.contains(&major)),
+        "tty" => major != TTY_ALIASES && !is_pty,
         _ => playback,
     };
-    let is_pty = major == TTY_ALIASES && minor != CONSOLE || PTYS.iter().any(|range| range.contains(&major));
     match (has_hooks, is_pty) {
         (true, _) => Kind::Classed { major, minor, playback },
         (_, true) => Kind::Else("a pseudo-terminal, whose other end is a process of this machine"),

@@ -7,8 +7,9 @@
  *	locks KIND FILE wait		waits for it
  *
  * KIND: flock, fcntl, mutex (shared between processes), robust (one that tells who comes next of a holder's end), pi (with
- * priority inheritance), thread (held by another thread than the first); and of the kernel's own: inode (writing to a file), directory (reading one, which keeps others
- * from changing it), queue (inode, of which a third process lets go when there is a waiter: then it is the holder's turn).
+ * priority inheritance), thread (held by another thread than the first); and of the kernel's own: inode (writing to a file),
+ * directory (reading one, which keeps others from changing it), queue (inode, of which a third process lets go when there is
+ * a waiter: then it is the holder's turn).
  *
  * Who holds a lock of the kernel's is in the middle of a call, which needs a page that is not there: a userfaultfd tells, and
  * the call goes on when the page is given.

@@ -136,11 +136,17 @@ fn take_initial_state(actor: &mut Actor, channel: &str) -> Result<()> {
     Ok(())
 }
 
-fn thread(stage: &mut Stage) -> Result<()> {
+/// A process whose thread has read a channel, and ended.
+pub fn read_by_thread(stage: &mut Stage) -> Result<Actor> {
     let mut handler = stage.handler("handler", None, None)?;
     handler.waits_for(&Order::ReadInThread(End::Channel))?;
     stage.touch_remote()?;
     handler.done()?;
+    Ok(handler)
+}
+
+fn thread(stage: &mut Stage) -> Result<()> {
+    let handler = read_by_thread(stage)?;
     stage.verdict("the process of a thread that read", handler.attended(&stage.by_remote(&handler), &[]));
     Ok(())
 }

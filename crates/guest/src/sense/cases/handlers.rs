@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::{Case, case, files::Channel};
+use super::{Case, case, channels::read_by_thread, files::Channel};
 use crate::{
     clock,
     sense::{
@@ -67,10 +67,7 @@ fn written(stage: &mut Stage) -> Result<()> {
 
 /// The process goes on when the thread that read has ended.
 fn thread(stage: &mut Stage) -> Result<()> {
-    let mut handler = stage.handler("handler", None, None)?;
-    handler.waits_for(&Order::ReadInThread(End::Channel))?;
-    stage.touch_remote()?;
-    handler.done()?;
+    let handler = read_by_thread(stage)?;
     stage.verdict("the process of a thread that read", takes_part(&handler, true));
     Ok(())
 }
