@@ -309,7 +309,6 @@ __noinline int activate_handler(const struct source *source, u32 rule, u32 acces
 	handler->activated_ns = now;
 	prolong(tgid);
 	judge_later(tgid, now);
-	arm(now);
 	count(APPEASE_CNT_OPENED);
 	return 0;
 }

@@ -170,9 +170,9 @@ static __always_inline void note_feeder(const struct stamp_key *key)
 }
 
 /* The current process plays, and read from the pipe @key: who fills it is attended, but what that one writes is not stamped. */
-static __noinline int attend_feeder(const struct stamp_key *key, u64 now)
+static __noinline int attend_feeder(const struct stamp_key *key, const struct appease_process *process, u64 now)
 {
-	struct appease_process *process = try_current_process(), *feeder;
+	struct appease_process *feeder;
 	struct ends *ends;
 	struct task_struct *writer;
 
@@ -254,12 +254,12 @@ static __always_inline bool is_from_server(const struct stamp_key *key)
  * hears from a server changes nothing. The server is then attended, too, but hands nothing on: it may be one that asked
  * in somebody's name, who would have attention from the answer.
  */
-static __always_inline void note_plain_read(const struct stamp_key *key)
+static __always_inline void note_plain_read(const struct stamp_key *key, u64 now)
 {
 	struct appease_process *process = try_current_process();
 
 	if (process && key->b == APPEASE_OBJECT_PIPE)
-		attend_feeder(key, bpf_ktime_get_ns());
+		attend_feeder(key, process, now);
 	if (!process || !process->context_id)
 		return;
 	if (process->gives && !process->attention.nr_hops && process->context_id == process->attention.request_id &&
@@ -312,7 +312,7 @@ static __always_inline void note_read(const struct stamp_key *key)
 	if (!process || is_spent(request)) {
 		/* Of its own request it may yet carry the answer on. */
 		if (!process || process->attention.request_id != request->id)
-			note_plain_read(key);
+			note_plain_read(key, now);
 		return;
 	}
 	process->context_id = is_last_hop(stamp) ? 0 : request->id;
