@@ -241,6 +241,14 @@ mod tests {
         assert_eq!(config.stats, None);
     }
 
+    /// RSIO, sections 4.2 and 4.3.
+    #[test]
+    fn confidence_is_as_the_paper_has_it() {
+        let options = Options::default();
+        assert_eq!((options.max_conf, options.co_conf), (5, 2));
+        assert_eq!((options.sys_expire_ms, options.co_delta_ms), (2000, 5));
+    }
+
     #[test]
     fn nonsense_is_named_with_what_is_allowed() {
         let of = |change: fn(&mut Options)| {

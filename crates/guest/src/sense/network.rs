@@ -65,8 +65,13 @@ impl Elsewhere {
     /// A connection from there to `port` of this machine, at one of its addresses; the writer is there. With the far end's
     /// address.
     pub fn calls(&self, here: &str, port: u16) -> Result<(Link, SocketAddr)> {
-        let listener = listen(here, port)?;
-        accepted(&listener, self.0.within(|| connect((here, port)))?)
+        self.calls_at(&listen(here, port)?)
+    }
+
+    /// The same where somebody listens already.
+    pub fn calls_at(&self, listener: &TcpListener) -> Result<(Link, SocketAddr)> {
+        let to = listener.local_addr()?;
+        accepted(listener, self.0.within(|| connect(to))?)
     }
 
     /// A connection from here to `port` there; the writer is there.
@@ -213,7 +218,8 @@ pub fn datagrams_between(from: &str, to: &str, port: u16) -> Result<Link> {
     Ok(Link::of(Kind::Udp, client, server))
 }
 
-fn listen(address: &str, port: u16) -> Result<TcpListener> {
+/// Listens at `port` of an address.
+pub fn listen(address: &str, port: u16) -> Result<TcpListener> {
     TcpListener::bind((address, port)).with_context(|| format!("listen on {address} port {port}"))
 }
 

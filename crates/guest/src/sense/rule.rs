@@ -39,22 +39,38 @@ impl Rule {
 
     /// Waits until its state is, or is no longer, `waiting` for what it is about.
     pub fn becomes(&self, waiting: bool) -> Result<()> {
-        let deadline = Deadline::after_s(NOTICE_S);
-        while (self.row()?["state"] == "waiting") != waiting {
-            if deadline.has_passed() {
-                bail!("the daemon did not notice within {NOTICE_S} s what came or went: {}", self.row()?);
-            }
-            clock::sleep_ms(100);
-        }
-        Ok(())
+        notices(|| Ok((self.row()?["state"] == "waiting") == waiting))
     }
 
     fn row(&self) -> Result<Value> {
-        let list = answer::ask(&["channel", "list", "--json"])?;
-        let rows = list["channels"].as_array().context("appease channel list --json has no channels")?;
-        let row = rows.iter().find(|row| row["id"] == self.id);
-        row.cloned().with_context(|| format!("channel {} is not in the list: {list}", self.id))
+        let row = rows()?.into_iter().find(|row| row["id"] == self.id);
+        row.with_context(|| format!("channel {} is not in the list", self.id))
     }
+}
+
+/// Waits until there is a channel about `what`, or none any more.
+pub fn lists(what: &str, is_there: bool) -> Result<()> {
+    notices(|| Ok(rows()?.iter().any(|row| row["what"] == what) == is_there))
+}
+
+fn rows() -> Result<Vec<Value>> {
+    let mut list = answer::ask(&["channel", "list", "--json"])?;
+    match list["channels"].take() {
+        Value::Array(rows) => Ok(rows),
+        _ => bail!("appease channel list --json has no channels"),
+    }
+}
+
+/// Waits until the daemon has noticed what came or went.
+fn notices(has_noticed: impl Fn() -> Result<bool>) -> Result<()> {
+    let deadline = Deadline::after_s(NOTICE_S);
+    while !has_noticed()? {
+        if deadline.has_passed() {
+            bail!("the daemon did not notice within {NOTICE_S} s what came or went: {:?}", rows()?);
+        }
+        clock::sleep_ms(100);
+    }
+    Ok(())
 }
 
 impl Drop for Rule {

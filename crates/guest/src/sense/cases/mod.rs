@@ -4,6 +4,7 @@ mod abuse;
 mod audio;
 mod channels;
 mod cohandlers;
+mod configuration;
 mod datagrams;
 mod files;
 mod filters;
@@ -44,6 +45,7 @@ pub fn all(policy: &str) -> Vec<Case> {
             datagrams::all(),
             within::all(),
             many::all(),
+            configuration::all(),
             shared::all(),
         ],
     };
