@@ -50,6 +50,7 @@ enum appease_channel {
 	APPEASE_CHANNEL_TTY,
 	APPEASE_CHANNEL_MOUSE,
 	APPEASE_CHANNEL_JOYSTICK,
+	APPEASE_CHANNEL_HIDRAW,
 	APPEASE_CHANNEL_AUDIO,
 	/* The first that is no class of devices: only rules make one. */
 	APPEASE_CHANNEL_FILE,

@@ -2,7 +2,7 @@
 /*
  * Channels: which accesses count as an interaction, by rules that the daemon writes.
  *
- *	class		input devices, terminals, mice, joysticks, sound: hooks of their own, the rule in the slot of their kind
+ *	class		input devices, terminals, mice, joysticks, raw HID, sound: hooks of their own, the rule in the slot of their kind
  *	target		anything else: what was accessed is looked up, and leads to the rules for it
  *
  * A rule says which operation counts and whose: user, group, cgroup. The first that fits is the one that counts.

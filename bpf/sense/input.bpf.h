@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Input devices: keyboards, pointers, touch screens (evdev), /dev/input/mice and its kind, joysticks.
+ * Input devices: keyboards, pointers, touch screens (evdev), /dev/input/mice and its kind, joysticks, and what is read
+ * without the kernel's knowing what it means (hidraw): game controllers, drawing tablets, Braille displays.
  * Each event wakes readers of the device, and their reading opens a request.
  */
 #ifndef APPEASE_SENSE_INPUT_BPF_H
@@ -76,6 +77,28 @@ int appease_joystick_read(void *ctx)
 {
 	if (returned(ctx) > 0)
 		device_hit(APPEASE_CHANNEL_JOYSTICK, file_device(argument(ctx, 0)), APPEASE_READ);
+	return 0;
+}
+
+SEC("fentry/hidraw_report_event")
+int appease_hidraw_event(void *ctx)
+{
+	channel_event();
+	return 0;
+}
+
+SEC("fexit/hidraw_report_event")
+int appease_hidraw_event_end(void *ctx)
+{
+	end_handing();
+	return 0;
+}
+
+SEC("fexit/hidraw_read")
+int appease_hidraw_read(void *ctx)
+{
+	if (returned(ctx) > 0)
+		device_hit(APPEASE_CHANNEL_HIDRAW, file_device(argument(ctx, 0)), APPEASE_READ);
 	return 0;
 }
 

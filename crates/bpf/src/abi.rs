@@ -75,6 +75,8 @@ mirrored! {
         Mouse => "mouse",
         /// A joystick.
         Joystick => "joystick",
+        /// A device whose reports its reader understands itself.
+        Hidraw => "raw HID device",
         /// A playback stream.
         Audio => "sound",
         /// A device node of another kind, or a FIFO, that a rule names.

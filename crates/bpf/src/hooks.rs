@@ -66,6 +66,8 @@ const MICE: &str = "/dev/input/mice as a channel";
 const MICE_WAKEUP: &str = "prompt wake-up of readers of /dev/input/mice";
 const JOYSTICKS: &str = "joysticks as channels";
 const JOYSTICKS_WAKEUP: &str = "prompt wake-up of readers of joysticks";
+const HIDRAW: &str = "raw HID devices as channels";
+const HIDRAW_WAKEUP: &str = "prompt wake-up of readers of raw HID devices";
 const TERMINALS: &str = "what is behind terminals";
 const TERMINALS_WAKEUP: &str = "prompt wake-up behind terminals";
 const PIPES: &str = "what is behind pipes and FIFOs";
@@ -106,6 +108,9 @@ pub(crate) const HOOKS: &[Hook] = &[
     of_module("joydev", hook("appease_joystick_event", "joydev_event", JOYSTICKS_WAKEUP)),
     of_module("joydev", hook("appease_joystick_event_end", "joydev_event", JOYSTICKS_WAKEUP)),
     of_module("joydev", hook("appease_joystick_read", "joydev_read", JOYSTICKS)),
+    of_module("hid", hook("appease_hidraw_event", "hidraw_report_event", HIDRAW_WAKEUP)),
+    of_module("hid", hook("appease_hidraw_event_end", "hidraw_report_event", HIDRAW_WAKEUP)),
+    of_module("hid", hook("appease_hidraw_read", "hidraw_read", HIDRAW)),
     of_module("snd_pcm", hook("appease_sound_ioctl", "snd_pcm_common_ioctl", "players that map the sound buffer")),
     of_module("snd_pcm", hook("appease_sound_poll", "snd_pcm_poll", "players that map its positions, too")),
     of_module("snd_pcm", hook("appease_sound_transfer", "__snd_pcm_lib_xfer", "players that write sound")),

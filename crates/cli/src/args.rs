@@ -80,8 +80,8 @@ pub struct AddChannel {
     /// PATH of a device or FIFO, accept ADDRESS, connect ADDRESS, or class:NAME.
     ///
     /// ADDRESS is [udp:][HOST]:PORT for sockets that accept, [udp:]HOST[:PORT] for those that connect, with IPv6 addresses in
-    /// brackets; unix:/PATH, or unix:@NAME for an abstract one. NAME is evdev, tty, mouse, joystick or audio: all devices of a
-    /// class. What is not there yet is waited for.
+    /// brackets; unix:/PATH, or unix:@NAME for an abstract one. NAME is evdev, tty, mouse, joystick, hidraw or audio: all
+    /// devices of a class. What is not there yet is waited for.
     #[arg(required = true, num_args = 1..=2, value_name = "WHAT")]
     what: Vec<String>,
     #[command(flatten)]

@@ -24,7 +24,8 @@ pub(crate) use table::{Channels, Entry, Source, State};
 use crate::seams::Channel;
 
 /// Device classes with hooks of their own, in the order of their numbers, from 1 on.
-const CLASSES: [Channel; 5] = [Channel::Evdev, Channel::Tty, Channel::Mouse, Channel::Joystick, Channel::Audio];
+const CLASSES: [Channel; 6] =
+    [Channel::Evdev, Channel::Tty, Channel::Mouse, Channel::Joystick, Channel::Hidraw, Channel::Audio];
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -159,6 +159,7 @@ pub(crate) fn channel_name(channel: Channel) -> &'static str {
         Channel::Tty => "tty",
         Channel::Mouse => "mouse",
         Channel::Joystick => "joystick",
+        Channel::Hidraw => "hidraw",
         Channel::Audio => "audio",
         Channel::File => "file",
         Channel::Inet => "inet",

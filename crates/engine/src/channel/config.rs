@@ -125,7 +125,11 @@ fn parse(text: &str) -> Result<File, Wrong> {
         None => BuiltIn::all(),
         Some(names) => names
             .iter()
-            .map(|name| built_in(name.get_ref()).map_err(|refusal| lines.wrong(name, refusal)))
+            .enumerate()
+            .map(|(at, name)| {
+                let is_said_before = names[..at].iter().any(|earlier| earlier.get_ref() == name.get_ref());
+                built_in(name.get_ref(), is_said_before).map_err(|refusal| lines.wrong(name, refusal))
+            })
             .collect::<Result<_, _>>()?,
     };
     let channels = raw
@@ -136,7 +140,10 @@ fn parse(text: &str) -> Result<File, Wrong> {
     Ok(File { built_in, channels })
 }
 
-fn built_in(name: &str) -> Result<BuiltIn, Refusal> {
+fn built_in(name: &str, is_said_before: bool) -> Result<BuiltIn, Refusal> {
+    if is_said_before {
+        return Err(Refusal::new(format!("built-in channel {name:?} is named twice: name it once")));
+    }
     BuiltIn::all().into_iter().find(|one| one.name() == name).ok_or_else(|| {
         let known: Vec<&str> = BuiltIn::all().into_iter().map(BuiltIn::name).collect();
         Refusal::new(format!("there is no built-in channel {name:?}: allowed is {}", known.join(", ")))
@@ -223,6 +230,7 @@ mod tests {
         let channel = |lines: &str| format!("# one\n\n[[channel]]\n{lines}\n");
         let refusals = [
             of("built-in = [\n  \"evdev\",\n  \"fax\",\n]"),
+            of("built-in = [\n  \"evdev\",\n  \"ssh\",\n  \"evdev\",\n]"),
             of("\nbuiltin = []"),
             of(&channel("access = \"read\"\naccept = \":70000\"")),
             of(&channel("access = \"look\"\naccept = \":22\"")),
@@ -237,7 +245,8 @@ mod tests {
             of(&channel("access = read")),
         ];
         insta::assert_snapshot!(refusals.join("\n"), @r#"
-        3: there is no built-in channel "fax": allowed is evdev, tty, mouse, joystick, audio, ssh, remote-desktop
+        3: there is no built-in channel "fax": allowed is evdev, tty, mouse, joystick, hidraw, audio, ssh, remote-desktop
+        4: built-in channel "evdev" is named twice: name it once
         2: unknown field `builtin`, expected `built-in` or `channel`
         5: port "70000" of :70000 is none: allowed is 1 to 65535
         4: access is "look": allowed is read, write or both

@@ -59,6 +59,7 @@ fn character(root: &Path, major: u32, minor: u32) -> Kind {
     let is_pty = major == TTY_ALIASES && minor != CONSOLE || PTYS.iter().any(|range| range.contains(&major));
     let has_hooks = match subsystem.as_str() {
         "input" => ["event", "mouse", "js"].into_iter().any(numbered) || name == "mice",
+        "hidraw" => numbered("hidraw"),
         "tty" => major != TTY_ALIASES && !is_pty,
         _ => playback,
     };
@@ -83,6 +84,7 @@ mod tests {
             ("13:63", "input", "mice"),
             ("13:0", "input", "js0"),
             ("10:223", "misc", "uinput"),
+            ("241:0", "hidraw", "hidraw0"),
             ("4:64", "tty", "ttyS0"),
             ("5:1", "tty", "console"),
             ("5:2", "tty", "ptmx"),
@@ -103,6 +105,7 @@ mod tests {
             (13, 63, classed(13, 63, false)),
             (13, 0, classed(13, 0, false)),
             (10, 223, Kind::Watched),
+            (241, 0, classed(241, 0, false)),
             (4, 64, classed(4, 64, false)),
             (5, 1, Kind::Watched),
             (5, 2, PTY),

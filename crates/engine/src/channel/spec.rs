@@ -294,7 +294,7 @@ pub(crate) mod tests {
         path "/dev/../etc/passwd" has .. in it: a device or FIFO is named by its path, /like/this
         "accept" is no channel: write the path of a device or FIFO, accept [HOST]:PORT, connect HOST[:PORT], or class:NAME
         "listen :22" is no channel: write the path of a device or FIFO, accept [HOST]:PORT, connect HOST[:PORT], or class:NAME
-        there is no class "fax": allowed is evdev, tty, mouse, joystick, audio
+        there is no class "fax": allowed is evdev, tty, mouse, joystick, hidraw, audio
         devices of class:tty are used in one way alone: write read class:tty
         devices of class:audio are used in one way alone: write write class:audio
         path "system.slice" is not absolute: a cgroup is named from the root on, as in /proc/PID/cgroup, /like/this

@@ -11,6 +11,7 @@ mod cases;
 mod cgroup;
 mod device;
 mod handling;
+mod hidraw;
 mod hogs;
 mod network;
 mod object;
@@ -32,9 +33,10 @@ use crate::{
 };
 
 /// Modules that bring channels, and a network to reach them by.
-const MODULES: &[&str] = &["evdev", "uinput", "mousedev", "joydev", "snd-hda-intel", "snd-hda-codec-generic", "veth"];
+const MODULES: &[&str] =
+    &["evdev", "uinput", "mousedev", "joydev", "uhid", "hid-generic", "snd-hda-intel", "snd-hda-codec-generic", "veth"];
 /// As the daemon calls those with hooks.
-const HOOKED: &[&str] = &["evdev", "mousedev", "joydev", "snd_pcm"];
+const HOOKED: &[&str] = &["evdev", "mousedev", "joydev", "hid", "snd_pcm"];
 /// How long the daemon may take to find out about a new module, busy seconds.
 const HOOK_LIMIT_S: u64 = 60;
 

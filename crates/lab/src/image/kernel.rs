@@ -24,15 +24,17 @@ const RECIPE: &str = "kernel 3";
 /// Modules that the initramfs loads.
 const EARLY: [&str; 3] = ["virtio_blk", "ext4", "overlay"];
 /// Modules that the guest loads when it wants them, each with what it depends on.
-const LATER: [&str; 13] = [
+const LATER: [&str; 15] = [
     "bochs",
     "evdev",
+    "hid-generic",
     "inet_diag",
     "joydev",
     "mousedev",
     "snd-hda-codec-generic",
     "snd-hda-intel",
     "tcp_diag",
+    "uhid",
     "uinput",
     "unix_diag",
     "veth",

@@ -6,6 +6,7 @@ use super::{Case, case};
 use crate::sense::{
     answer::{self, Origin},
     device::{self, Device, Shape},
+    hidraw::RawDevice,
     rule::Rule,
     stage::{Actor, Stage},
     wire::{End, Order},
@@ -15,25 +16,30 @@ pub fn all() -> Vec<Case> {
     vec![
         case("hooks", hooks),
         case("evdev", |stage| {
-            let device = Device::new(Shape::Remote)?;
+            let mut device = Device::new(Shape::Remote)?;
             let node = device.node("event")?;
-            channel(stage, device, "evdev", &node)
+            channel(stage, || device.touch(), "evdev", &node)
         }),
         case("mouse", |stage| {
-            let device = Device::new(Shape::Mouse)?;
+            let mut device = Device::new(Shape::Mouse)?;
             device.node("mouse")?;
-            channel(stage, device, "mouse", "/dev/input/mice")
+            channel(stage, || device.touch(), "mouse", "/dev/input/mice")
         }),
         case("joystick", |stage| {
-            let device = Device::new(Shape::Joystick)?;
+            let mut device = Device::new(Shape::Joystick)?;
             let node = device.node("js")?;
-            channel(stage, device, "joystick", &node)
+            channel(stage, || device.touch(), "joystick", &node)
+        }),
+        case("hidraw", |stage| {
+            let mut device = RawDevice::new()?;
+            let node = device.node()?;
+            channel(stage, || device.touch(), "hidraw", &node)
         }),
         case("tty", |stage| {
-            let device = Device::new(Shape::Keyboard)?;
+            let mut device = Device::new(Shape::Keyboard)?;
             device.node("event")?;
             let node = device::console()?;
-            channel(stage, device, "tty", &node)
+            channel(stage, || device.touch(), "tty", &node)
         }),
         case("unplugged and back", unplugged),
         case("thread", thread),
@@ -48,7 +54,7 @@ fn hooks(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-fn channel(stage: &mut Stage, mut device: Device, channel: &str, node: &str) -> Result<()> {
+fn channel(stage: &mut Stage, mut touch: impl FnMut() -> Result<()>, channel: &str, node: &str) -> Result<()> {
     let mut handler = stage.actor("handler", None, None)?;
     let mut watcher = stage.actor("watcher", None, None)?;
     let mut too_early = stage.actor("reader that came too early", None, None)?;
@@ -71,7 +77,7 @@ fn channel(stage: &mut Stage, mut device: Device, channel: &str, node: &str) -> 
         bystander.waits_for(&order)?;
         bystanders.push((order, bystander));
     }
-    device.touch()?;
+    touch()?;
     let ready = bystanders.iter_mut().map(|(_, bystander)| bystander.done()).collect::<Result<Vec<_>>>()?;
     handler.does(&Order::Read(End::Channel))?;
     let ready = if ready == [1, 1] { Ok(()) } else { Err(anyhow::anyhow!("nothing to read within 5 s")) };
@@ -85,7 +91,7 @@ fn channel(stage: &mut Stage, mut device: Device, channel: &str, node: &str) -> 
     stage.verdict("a request of its own", anew);
     // The next event opens the next request.
     handler.waits_for(&Order::Read(End::Channel))?;
-    device.touch()?;
+    touch()?;
     handler.done()?;
     let next = handler.why()?.current().map(|chain| chain.request);
     let anew = if next > after { Ok(()) } else { Err(anyhow::anyhow!("request {after:?} became {next:?}")) };

@@ -1,0 +1,85 @@
+//! A device whose reports the kernel hands on as they are: made with uhid, read at `/dev/hidrawN`.
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::device::is_device;
+use crate::clock::{self, Deadline};
+
+const UHID: &str = "/dev/uhid";
+/// Of `struct uhid_event` in the kernel's `linux/uhid.h`: kinds of events, and the fields of the one that creates.
+const CREATE2: u32 = 11;
+const INPUT2: u32 = 12;
+const NAME_LEN: usize = 128;
+const PLACES_LEN: usize = 64 + 64;
+const BUS_VIRTUAL: u16 = 6;
+
+/// Its name, by which its node is found.
+const NAME: &str = "checks' raw device";
+/// One button of a vendor's own kind, of which the kernel makes no input device.
+const REPORTS: &[u8] = &[
+    0x06, 0x00, 0xff, // usage page: vendor's own
+    0x09, 0x01, // usage 1
+    0xa1, 0x01, // an application:
+    0x09, 0x01, // usage 1
+    0x15, 0x00, 0x25, 0x7f, // from 0 to 127
+    0x75, 0x08, 0x95, 0x01, // one byte
+    0x81, 0x02, // is input
+    0xc0, // end
+];
+
+/// A raw device, as long as this value lives.
+pub struct RawDevice {
+    uhid: File,
+    value: u8,
+}
+
+impl RawDevice {
+    /// Makes it.
+    pub fn new() -> Result<Self> {
+        let mut uhid = File::options().read(true).write(true).open(UHID).with_context(|| format!("open {UHID}"))?;
+        let mut event = CREATE2.to_ne_bytes().to_vec();
+        event.extend_from_slice(NAME.as_bytes());
+        event.resize(size_of_val(&CREATE2) + NAME_LEN + PLACES_LEN, 0);
+        event.extend_from_slice(&u16::try_from(REPORTS.len())?.to_ne_bytes());
+        event.extend_from_slice(&BUS_VIRTUAL.to_ne_bytes());
+        // Vendor, product, version, country: none.
+        event.extend_from_slice(&[0; 4 * 4]);
+        event.extend_from_slice(REPORTS);
+        uhid.write_all(&event).with_context(|| format!("make a device with {UHID}"))?;
+        Ok(Self { uhid, value: 0 })
+    }
+
+    /// Its device node.
+    pub fn node(&self) -> Result<String> {
+        let deadline = Deadline::after_s(10);
+        loop {
+            let names = fs::read_dir("/sys/class/hidraw").into_iter().flatten().flatten();
+            for name in names.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
+                let about = fs::read_to_string(format!("/sys/class/hidraw/{name}/device/uevent")).unwrap_or_default();
+                let node = format!("/dev/{name}");
+                if about.lines().any(|line| line == format!("HID_NAME={NAME}")) && is_device(Path::new(&node)) {
+                    return Ok(node);
+                }
+            }
+            if deadline.has_passed() {
+                bail!("no node of a raw device appeared within 10 s");
+            }
+            clock::sleep_ms(5);
+        }
+    }
+
+    /// The customer does something with it, once.
+    pub fn touch(&mut self) -> Result<()> {
+        self.value = (self.value + 1) % 128;
+        let mut event = INPUT2.to_ne_bytes().to_vec();
+        event.extend_from_slice(&1u16.to_ne_bytes());
+        event.push(self.value);
+        self.uhid.write_all(&event).context("use the raw device")
+    }
+}
