@@ -1,4 +1,7 @@
-//! The lines by which a checking program says what holds: `ok NAME`, `not ok NAME: reason`, `figure NAME VALUE`.
+//! The lines by which a program says what it found: `ok NAME`, `not ok NAME: reason`, `figure NAME VALUE`, and
+//! `sample NAME VALUE` for one of several.
+
+use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
 
@@ -37,7 +40,12 @@ pub fn figure(name: &str, value: f64) {
     println!("figure {name} {value:.4}");
 }
 
-/// What a checking program said.
+/// Prints one of several figures of this name.
+pub fn sample(name: &str, value: f64) {
+    println!("sample {name} {value:.6}");
+}
+
+/// What a program said.
 #[derive(Debug, Default, PartialEq)]
 pub struct Checks {
     /// Number of checks.
@@ -46,6 +54,8 @@ pub struct Checks {
     pub failed: Vec<String>,
     /// What it measured, by name.
     pub figures: Vec<(String, f64)>,
+    /// What it measured again and again.
+    pub samples: BTreeMap<String, Vec<f64>>,
 }
 
 impl Checks {
@@ -58,14 +68,19 @@ impl Checks {
                 checks.failed.push(failure.to_owned());
             } else if line.starts_with("ok ") {
                 checks.total += 1;
-            } else if let Some((name, value)) = line.strip_prefix("figure ").and_then(|rest| rest.split_once(' '))
-                && let Ok(value) = value.parse()
-            {
+            } else if let Some((name, value)) = named("figure ", line) {
                 checks.figures.push((name.to_owned(), value));
+            } else if let Some((name, value)) = named("sample ", line) {
+                checks.samples.entry(name.to_owned()).or_default().push(value);
             }
         }
         checks
     }
+}
+
+fn named<'a>(kind: &str, line: &'a str) -> Option<(&'a str, f64)> {
+    let (name, value) = line.strip_prefix(kind)?.split_once(' ')?;
+    Some((name, value.parse().ok()?))
 }
 
 #[cfg(test)]
@@ -75,9 +90,11 @@ mod tests {
     #[test]
     fn counts_and_names_failures() {
         let checks = Checks::read(
-            "# remark\nok pipe\nnot ok fifo: nobody attended\nokay then\nfigure hops 3\nfigure of eight\n",
+            "# remark\nok pipe\nnot ok fifo: nobody attended\nokay then\nfigure hops 3\nfigure of eight\n\
+             sample wait_ms 1.5\nsample wait_ms 2\nsample\n",
         );
         let figures = vec![("hops".to_owned(), 3.0)];
-        assert_eq!(checks, Checks { total: 2, failed: vec!["fifo: nobody attended".into()], figures });
+        let samples = BTreeMap::from([("wait_ms".to_owned(), vec![1.5, 2.0])]);
+        assert_eq!(checks, Checks { total: 2, failed: vec!["fifo: nobody attended".into()], figures, samples });
     }
 }

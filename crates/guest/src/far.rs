@@ -86,6 +86,17 @@ fn client(user: &str, command: &str) -> Vec<String> {
     words.into_iter().chain(options).chain([near.as_str(), command]).map(str::to_owned).collect()
 }
 
+/// Takes away what an earlier run of this machine has joined.
+pub fn part() -> Result<()> {
+    if Path::new("/run/netns").join(NAMESPACE).exists() {
+        ip(&format!("netns delete {NAMESPACE}"))?;
+    }
+    if Path::new("/sys/class/net/near").exists() {
+        ip("link delete near")?;
+    }
+    Ok(())
+}
+
 /// Lays the wire between the two sides; module veth must be there.
 pub fn join() -> Result<()> {
     let steps = [

@@ -9,6 +9,7 @@ mod app;
 mod check;
 mod classes;
 mod clock;
+mod customer;
 mod ending;
 mod events;
 mod far;
@@ -40,6 +41,8 @@ usage: appease-guest init                                  first process of a la
                                                            run a program in a cgroup, or at a nice value
        appease-guest tree DIR FILES                        generate a C source tree to compile
        appease-guest site DIR ORIGIN                       generate a web page that asks ORIGIN for its parts
+       appease-guest wire                                  join this machine to a network namespace, which is another one
+       appease-guest customer NAME ROUNDS PAUSE_MS COMMAND time a command; prints samples
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours
@@ -56,6 +59,8 @@ fn main() -> ExitCode {
         ["enter", rest @ ..] => app::enter(rest),
         ["tree", dir, files] => tree::command(dir, files),
         ["site", dir, origin] => site::generate(dir, origin),
+        ["wire"] => customer::lay_wire(),
+        ["customer", name, rounds, pause_ms, command] => customer::act(name, rounds, pause_ms, command),
         ["check-sensing"] => sense::check(""),
         ["check-sensing", part] => sense::check(part),
         ["check-served"] => sense::check_served(""),

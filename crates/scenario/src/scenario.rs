@@ -122,6 +122,9 @@ pub enum AppKind {
     Shell {
         /// The command.
         run: String,
+        /// A file that it makes when it is ready: what is after it in the file begins only then.
+        #[serde(default)]
+        ready: Option<String>,
     },
     /// Somebody who logs in from another machine. The `id` is the user's name; under load `users:N`, N users do the same.
     Ssh(Visit),
@@ -224,6 +227,9 @@ pub enum MeterKind {
     /// A shell application that prints `ok NAME` or `not ok NAME: reason` lines: `checks`, `checks_failed`.
     /// The run fails when one fails or none is printed.
     Checks,
+    /// A shell application that prints `sample NAME VALUE` lines: a distribution for each name. What it printed until the time
+    /// is over counts.
+    Samples,
 }
 
 /// Changes for the short form of a scenario, as tests run it.
@@ -413,6 +419,14 @@ impl Scenario {
             if !ids.insert(app.id.as_str()) {
                 return Err(format!("two applications have the id \"{}\"", app.id));
             }
+            if let AppKind::Shell { ready: Some(file), .. } = &app.kind
+                && !file.starts_with('/')
+            {
+                return Err(format!(
+                    "application \"{}\": ready is \"{file}\": allowed is a path from the root on",
+                    app.id
+                ));
+            }
             if let Some(Player { clip, .. }) = app.kind.player()
                 && self.clip(clip).is_none()
             {
@@ -456,7 +470,7 @@ impl Scenario {
                 }
                 MeterKind::Video => app.kind.player().is_some(),
                 MeterKind::Reload => matches!(app.kind, AppKind::Window { .. }),
-                MeterKind::Work | MeterKind::Checks => matches!(app.kind, AppKind::Shell { .. }),
+                MeterKind::Work | MeterKind::Checks | MeterKind::Samples => matches!(app.kind, AppKind::Shell { .. }),
                 MeterKind::Answer => matches!(app.kind, AppKind::Ssh(_)),
                 MeterKind::Lane => !meter.commands.is_empty(),
             };

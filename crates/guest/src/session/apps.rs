@@ -1,14 +1,21 @@
 //! The scenario's applications: their command lines and their windows.
 
-use anyhow::Result;
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result};
 use appease_scenario::AppKind;
 
 use super::{Session, Task, players::Player};
 use crate::{
-    app::Launch,
+    app::{Launch, Program},
+    clock::{self, Deadline},
+    ending::stalled,
     meter::Window,
     screen::{Screen, Title},
 };
+
+/// How long an application may take to get ready, busy seconds.
+const READY_LIMIT_S: u64 = 120;
 
 impl Session<'_> {
     pub(super) fn start_apps(&mut self, tasks: &[Task]) -> Result<()> {
@@ -34,11 +41,22 @@ impl Session<'_> {
                 // They log in when the scheduler is there.
                 AppKind::Ssh(_) => continue,
                 AppKind::Shell { .. } if tasks.iter().any(|task| task.id == id) => continue,
-                AppKind::Shell { run } | AppKind::WindowManager { run } => shell(run),
+                AppKind::Shell { run, .. } | AppKind::WindowManager { run } => shell(run),
             };
+            let ready = match &app.kind {
+                AppKind::Shell { ready, .. } => ready.as_deref().map(Path::new),
+                _ => None,
+            };
+            // An earlier round may have left it.
+            if let Some(file) = ready.filter(|file| file.exists()) {
+                fs::remove_file(file).with_context(|| format!("remove {}", file.display()))?;
+            }
             let mut program = Launch::new(id, self.scopes, &argv).start()?;
             if let AppKind::WindowManager { .. } = &app.kind {
                 Screen::connect()?.wait_for_manager(&mut program)?;
+            }
+            if let Some(file) = ready {
+                wait_until_ready(&mut program, file)?;
             }
             self.apps.insert(id.to_owned(), program);
         }
@@ -53,6 +71,19 @@ impl Session<'_> {
         self.host.phase("apps-ready");
         Ok(())
     }
+}
+
+fn wait_until_ready(program: &mut Program, file: &Path) -> Result<()> {
+    let deadline = Deadline::after_s(READY_LIMIT_S);
+    while !file.exists() {
+        program.must_run()?;
+        if deadline.has_passed() {
+            let what = format!("did not make {} within {READY_LIMIT_S} s", file.display());
+            return Err(stalled(program.complaint(&what).to_string()));
+        }
+        clock::sleep_ms(20);
+    }
+    Ok(())
 }
 
 fn shell(run: &str) -> Vec<String> {

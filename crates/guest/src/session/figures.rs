@@ -78,7 +78,9 @@ impl Session<'_> {
                 }
                 MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
                 MeterKind::Reload => add_reloads(seen, &meter.app, window, metrics),
-                MeterKind::Lane | MeterKind::Answer | MeterKind::Work | MeterKind::Checks => Ok(()),
+                MeterKind::Lane | MeterKind::Answer | MeterKind::Work | MeterKind::Checks | MeterKind::Samples => {
+                    Ok(())
+                }
             };
             findings.extend(found.err());
         }

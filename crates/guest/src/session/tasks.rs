@@ -1,7 +1,7 @@
 //! Shell applications that are measured by their run, not by the screen.
 
 use anyhow::{Result, anyhow};
-use appease_scenario::{AppKind, MeterKind};
+use appease_scenario::{AppKind, MeterKind, Metric, Summary};
 
 use super::{Metrics, Session, figures::scalar};
 use crate::{
@@ -25,23 +25,26 @@ pub(super) struct Task {
     pub works: bool,
     /// Whether it reports checks.
     pub checks: bool,
+    /// Whether it reports samples.
+    pub samples: bool,
 }
 
 impl Session<'_> {
-    /// Shell applications with a Work or Checks meter, in the order of the file.
+    /// Shell applications with a meter of their run, in the order of the file.
     pub(super) fn tasks(&self) -> Vec<Task> {
         let scenario = &self.job.scenario;
         let has = |id: &str, kind| scenario.meters.iter().any(|meter| meter.app == id && meter.kind == kind);
         let shells = scenario.apps.iter().filter_map(|app| match &app.kind {
-            AppKind::Shell { run } => Some(Task {
+            AppKind::Shell { run, .. } => Some(Task {
                 id: app.id.clone(),
                 run: run.clone(),
                 works: has(&app.id, MeterKind::Work),
                 checks: has(&app.id, MeterKind::Checks),
+                samples: has(&app.id, MeterKind::Samples),
             }),
             _ => None,
         });
-        shells.filter(|task| task.works || task.checks).collect()
+        shells.filter(|task| task.works || task.checks || task.samples).collect()
     }
 
     /// Runs what will be measured by its work once before, so that no disk is waited for then: an idle
@@ -90,6 +93,11 @@ impl Session<'_> {
                 said.figures.iter().for_each(|(name, value)| scalar(metrics, name, *value));
                 eprintln!("{}:\n{}", task.id, program.log_tail(60));
             }
+            if task.samples && add_samples(&program.log_text(), metrics) && ended.is_none() {
+                // Under many a load it would never be done: what it has measured until then counts.
+                program.kill();
+                continue;
+            }
             let Some((status, end_ns)) = ended else {
                 let error = stalled(program.complaint("was not done when the time was over").to_string());
                 program.kill();
@@ -128,4 +136,13 @@ impl Session<'_> {
         }
         Ok(())
     }
+}
+
+/// The samples that a program printed; whether there are any.
+fn add_samples(output: &str, metrics: &mut Metrics) -> bool {
+    let samples = Checks::read(output).samples;
+    let summaries = samples.into_iter().filter_map(|(name, values)| Some((name, Summary::of(&values)?)));
+    let before = metrics.len();
+    metrics.extend(summaries.map(|(name, summary)| (name, Metric::Distribution(summary))));
+    metrics.len() > before
 }
