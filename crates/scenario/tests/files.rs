@@ -108,6 +108,17 @@ fn what_is_wrong_with_a_film_is_named() {
 }
 
 #[test]
+fn a_server_that_must_be_ready_is_understood() {
+    let server = |ready: &str| {
+        let text = format!("[[app]]\nid = \"server\"\nkind = \"shell\"\nrun = \"exec server\"\nready = \"{ready}\"\n");
+        Scenario::parse(&format!("{GOOD}{text}"), "calm", "calm.toml")
+    };
+    server("/run/server.pid").expect("right");
+    let error = server("server.pid").err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("\"server\": ready is \"server.pid\": allowed is a path from the root on"), "{error}");
+}
+
+#[test]
 fn somebody_must_type_the_load() {
     let silent = GOOD.split("[[typist]]").next().unwrap_or_default();
     let error = Scenario::parse(&format!("load_in = \"shell\"\n{silent}"), "calm", "calm.toml").err();

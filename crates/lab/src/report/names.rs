@@ -36,6 +36,8 @@ const METRICS: &[Known] = &[
     known("short_ms", "Enter of a short command to the next prompt, over ssh", Better::Less),
     known("loop_ms", "Enter of the long loop to the next prompt, over ssh", Better::Less),
     known("long_ms", "Enter of a long command to the next prompt, over ssh", Better::Less),
+    known("mirror_ms", "A tree of files fetched from a web server", Better::Less),
+    known("transaction_ms", "A transaction of a database", Better::Less),
     known("other_lane_pct", "CPU time given in the other lane", Better::Neither),
     known("work_ms", "Work, start to end", Better::Less),
     known("busy_ms", "CPU time of the machine during the work", Better::Less),
