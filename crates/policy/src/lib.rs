@@ -11,7 +11,10 @@ mod sys {
 mod confidence;
 
 pub use confidence::Candidates;
-pub use sys::{CONFIDENCE_ENTRIES, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT};
+pub use sys::{
+    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT,
+    PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT,
+};
 
 /// Defines safe functions over the C ones of the same name.
 macro_rules! native {
@@ -60,6 +63,24 @@ native! {
     budget_limited(until_ns: u64, served_ns: u64, quiet_ns: u64) -> u64;
     /// The same, after an answer.
     budget_extended(until_ns: u64, served_ns: u64, quiet_ns: u64, budget_ns: u64) -> u64;
+    /// The kernel's `avenrun[0]` for hundredths of a load.
+    elevation_avenrun(hundredths: u64) -> u64;
+    /// Row of Table 1 for that.
+    elevation_row(avenrun: u64) -> u32;
+    /// Largest `avenrun[0]` of a row.
+    elevation_most_load(row: u32) -> u64;
+    /// Nice levels by which a read from a unix socket raises.
+    elevation_unix(row: u32) -> u32;
+    /// The same from a network socket.
+    elevation_network(row: u32) -> u32;
+    /// Time after which a level is lost; 0: all at once.
+    elevation_delay_ns(row: u32) -> u64;
+    /// Levels that are lost after some time.
+    elevation_lost(passed_ns: u64, delay_ns: u64) -> u64;
+    /// Levels that are left after some time.
+    elevation_left(levels: u32, passed_ns: u64, delay_ns: u64) -> u32;
+    /// A nice value, so many levels better.
+    elevation_nice(base: i32, levels: u32) -> i32;
     /// A debt after some time.
     loan_debt(debt_ns: u64, passed_ns: u64) -> u64;
     /// Whether somebody in debt is lent another turn.

@@ -190,8 +190,7 @@ impl Situation {
     /// Under CFS/RBPE, whatever the load: so many levels, of which one is lost after each `delay_ns`.
     #[must_use]
     pub fn rbpe_ns(&self, tunables: Tunables, nice: u32, delay_ns: u64) -> Option<i64> {
-        let levels = -(nice as i8);
-        let table = vec![Row { load: u64::MAX, unix: levels, network: levels, delay_ns }];
+        let table = vec![Row { load: u64::MAX, unix: nice, network: nice, delay_ns }];
         self.unhappiness_ns(SchedulerName::Rbpe, |cpus, tasks| Box::new(Rbpe::new(table, 0, tunables, cpus, tasks)))
     }
 }

@@ -1,5 +1,6 @@
 //! Numbers that must lie in a range, checked where they enter.
 
+use appease_policy::elevation_nice;
 use serde::{Deserialize, Serialize};
 
 /// A number out of its range, and which range that is.
@@ -114,10 +115,10 @@ impl Nice {
         self.0
     }
 
-    /// So many levels more (or, below 0, fewer), as far as there are levels.
+    /// So many levels better, as far as there are levels.
     #[must_use]
-    pub fn plus(self, levels: i8) -> Self {
-        Self(self.0.saturating_add(levels).clamp(-20, 19))
+    pub fn better_by(self, levels: u32) -> Self {
+        Self(elevation_nice(self.0.into(), levels) as i8)
     }
 
     /// The kernel's weight for it; 1024 at nice 0.

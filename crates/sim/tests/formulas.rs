@@ -180,7 +180,7 @@ fn elevation_of_all_gains_by_the_credit_of_sleepers_alone() {
     // They read before the request comes, and keep their levels for as long as it takes.
     situation.others_start_ns = 400 * MS;
     let gain = |sleeper_credit_ns: u64| {
-        let under = |levels: i8| {
+        let under = |levels: u32| {
             let tunables = Tunables { sleeper_credit_ns, ..Tunables::of(1) };
             let row = Row { load: u64::MAX, unix: levels, network: levels, delay_ns: u64::MAX };
             situation
@@ -189,7 +189,7 @@ fn elevation_of_all_gains_by_the_credit_of_sleepers_alone() {
                 })
                 .unwrap() as f64
         };
-        under(0) / under(-10)
+        under(0) / under(10)
     };
     assert!(gain(3 * MS) > 2.0 && (0.8..1.2).contains(&gain(0)), "{} and {}", gain(3 * MS), gain(0));
 }

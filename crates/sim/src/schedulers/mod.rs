@@ -142,7 +142,7 @@ impl SchedulerName {
             Self::Eevdf => Box::new(eevdf::Eevdf::new(eevdf::base_slice_ns(cpus), cpus, tasks)),
             Self::Rbpe => {
                 let load = rbpe::avenrun(*scenario.load.get_ref());
-                Box::new(rbpe::Rbpe::new(rbpe::TABLE.to_vec(), load, cfs::Tunables::of(cpus), cpus, tasks))
+                Box::new(rbpe::Rbpe::new(rbpe::table(), load, cfs::Tunables::of(cpus), cpus, tasks))
             }
             Self::Cas => Box::new(cas::Cas::new(cpus, tasks)),
             Self::Appease => Box::new(appease::Appease::new(cpus, tasks)),

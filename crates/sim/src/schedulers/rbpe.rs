@@ -4,11 +4,16 @@
 //! The paper looks at who is due for a worse value whenever some process polls; a busy machine polls all the time, so here a
 //! level is lost each time the delay has passed.
 
+use appease_policy::{
+    ELEVATION_LOAD_1, ELEVATION_ROWS, elevation_delay_ns, elevation_left, elevation_lost, elevation_most_load,
+    elevation_network, elevation_unix,
+};
+
 use super::{
     Scheduler, Why,
     cfs::{Cfs, Tunables},
 };
-use crate::{CpuId, MS, Machine, Message, SECOND, Socket, TaskId, VisitId};
+use crate::{CpuId, Machine, Message, SECOND, Socket, TaskId, VisitId};
 
 /// A row of Table 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,30 +21,28 @@ pub struct Row {
     /// It holds up to this load, in the kernel's fixed point.
     pub load: u64,
     /// Levels for who reads a unix socket.
-    pub unix: i8,
+    pub unix: u32,
     /// Levels for who reads a network socket.
-    pub network: i8,
+    pub network: u32,
     /// Time after which one of them is lost, ns.
     pub delay_ns: u64,
 }
 
-const fn row(load: u64, unix: i8, network: i8, delay_ms: u64) -> Row {
-    Row { load, unix, network, delay_ns: delay_ms * MS }
+/// Table 1, as the daemon's policy `rbpe` has it.
+#[must_use]
+pub fn table() -> Vec<Row> {
+    (0..ELEVATION_ROWS)
+        .map(|row| Row {
+            load: elevation_most_load(row),
+            unix: elevation_unix(row),
+            network: elevation_network(row),
+            delay_ns: elevation_delay_ns(row),
+        })
+        .collect()
 }
 
-/// Table 1.
-pub const TABLE: [Row; 7] = [
-    row(1600, 0, 0, 0),
-    row(3000, -1, 0, 200),
-    row(5000, -2, -1, 300),
-    row(8000, -4, -2, 400),
-    row(12000, -6, -3, 500),
-    row(16000, -7, -4, 600),
-    row(u64::MAX, -15, -5, 600),
-];
-
 /// The kernel's fixed point of load averages: 1.0.
-const FIXED_1: u64 = 2048;
+const FIXED_1: u64 = ELEVATION_LOAD_1 as u64;
 /// Share of the old value that is kept each five seconds, of 2048: it falls to 1/e in a minute.
 const EXP_1: u64 = 1884;
 /// How often the load is taken.
@@ -54,7 +57,7 @@ pub fn avenrun(load: f64) -> u64 {
 /// A process in the list of elevated ones.
 #[derive(Debug, Clone, Copy, Default)]
 struct Elevated {
-    levels: i8,
+    levels: u32,
     since_ns: u64,
 }
 
@@ -76,7 +79,7 @@ impl Rbpe {
     }
 
     fn row(&self) -> Row {
-        self.table.iter().find(|row| self.avenrun <= row.load).or(self.table.last()).copied().unwrap_or(TABLE[0])
+        *self.table.iter().find(|row| self.avenrun <= row.load).unwrap_or(&self.table[self.table.len() - 1])
     }
 
     /// Takes the levels back that are due.
@@ -86,18 +89,17 @@ impl Rbpe {
         if elevated.levels == 0 {
             return;
         }
-        // At low load there is no delay, and nobody is elevated.
-        let due = (now_ns - elevated.since_ns).checked_div(delay_ns).unwrap_or(u64::MAX);
-        if due > 0 {
-            elevated.levels = elevated.levels.saturating_add(due.min(100) as i8).min(0);
-            elevated.since_ns += due.min(100) * delay_ns;
-            let levels = elevated.levels;
-            self.apply(machine, task, levels);
+        let passed_ns = now_ns - elevated.since_ns;
+        let left = elevation_left(elevated.levels, passed_ns, delay_ns);
+        if left < elevated.levels {
+            elevated.levels = left;
+            elevated.since_ns += elevation_lost(passed_ns, delay_ns).saturating_mul(delay_ns).min(passed_ns);
+            self.apply(machine, task, left);
         }
     }
 
-    fn apply(&mut self, machine: &Machine, task: TaskId, levels: i8) {
-        self.cfs.set_nice(machine, task, machine.task(task).nice.plus(levels));
+    fn apply(&mut self, machine: &Machine, task: TaskId, levels: u32) {
+        self.cfs.set_nice(machine, task, machine.task(task).nice.better_by(levels));
     }
 }
 
@@ -132,7 +134,7 @@ impl Scheduler for Rbpe {
     fn read(&mut self, machine: &Machine, task: TaskId, _visit: VisitId, message: Message) {
         let row = self.row();
         let levels = if message.socket == Socket::Unix { row.unix } else { row.network };
-        if levels < 0 {
+        if levels > 0 {
             self.elevated[task as usize] = Elevated { levels, since_ns: machine.now_ns() };
             self.apply(machine, task, levels);
         }
