@@ -31,6 +31,7 @@ enum appease_const {
 enum appease_policy {
 	APPEASE_POLICY_APPEASE,
 	APPEASE_POLICY_RSIO,
+	APPEASE_POLICY_RBPE,
 	APPEASE_NR_POLICIES,
 };
 
@@ -182,6 +183,7 @@ enum appease_counter {
 	APPEASE_CNT_LIFTED,		/* holders of locks that an attended process waited for */
 	APPEASE_CNT_LOCAL_PEER,		/* reads from a channel that came from this machine itself */
 	APPEASE_CNT_NOT_JUDGED,		/* activations whose cohandlers' confidence stays as it was: too many at once */
+	APPEASE_CNT_NOT_TOLD,		/* news that user space was too slow for */
 	APPEASE_NR_COUNTERS,
 };
 
@@ -241,6 +243,44 @@ struct appease_lift {
 	u32 pad;
 };
 
+/* What a read from a socket is, for policy rbpe; bits. */
+enum appease_raise {
+	APPEASE_RAISE_UNIX = 1,
+	APPEASE_RAISE_NETWORK = 2,
+};
+
+/* What a backend in user space knows of a process; bits, of which the first are those of enum appease_raise. */
+enum appease_told {
+	APPEASE_TOLD_WANTED = 4,	/* that somebody waits for it */
+	APPEASE_TOLD_CHANGED = 8,	/* it has changed its threads, whose children must be told of */
+};
+
+enum appease_news_kind {
+	APPEASE_NEWS_WANTED = 1,	/* tgid is to be served now */
+	APPEASE_NEWS_BORN,		/* tid, of process tgid, has what was changed of the task parent */
+};
+
+/* What a backend in user space is told. */
+struct appease_news {
+	u32 kind;	/* enum appease_news_kind */
+	u32 tgid;
+	u32 tid;
+	u32 parent_tgid;
+	u32 parent;
+	u32 pad;
+};
+_Static_assert(sizeof(struct appease_news) == 24, "appease_news");
+
+/* What a backend in user space says of a process. */
+struct appease_account {
+	u64 total_ns;	/* CPU time that it had since it began */
+	u32 tgid;
+	u32 begins;	/* that so far is not charged, and its threads are going to be changed */
+	u32 keeps;	/* it is let go of, but remains changed */
+	u32 pad;
+};
+_Static_assert(sizeof(struct appease_account) == 24, "appease_account");
+
 /* All that is known of a process (thread group). */
 struct appease_process {
 	struct appease_attention attention;
@@ -255,9 +295,12 @@ struct appease_process {
 	u64 context_opened_ns;	/* opening time of the context */
 	u32 gives;		/* its request is something that it gives its customer, such as sound */
 	u32 gives_on;		/* its context is that, though it read something else since */
-	u64 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
+	u32 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
+	u32 told;		/* enum appease_told */
+	u64 charged_ns;		/* what a backend in user space has charged, of all CPU time of the process */
+	u64 raised_ns[2];	/* policy rbpe: latest read from a unix socket, from a network socket */
 };
-_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 120, "appease_process");
+_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 144, "appease_process");
 
 /* A channel that a process handles. */
 struct appease_handled {
@@ -280,7 +323,7 @@ struct appease_handler {
 	u64 co_until_ns;	/* as a cohandler */
 	u64 activated_ns;	/* latest activation for which its cohandlers' confidence was, or will be, adjusted */
 	u32 access;		/* enum appease_access: what its customers' channels are read or written for */
-	u32 pad;
+	u32 told;		/* enum appease_told */
 	struct appease_handled channels[APPEASE_HANDLER_CHANNELS];
 	struct appease_cohandled primaries[APPEASE_HANDLER_PRIMARIES];
 	struct confidence_list cohandlers;

@@ -70,6 +70,8 @@ struct armed {
 	u64 last_id;
 	u64 lifts;	/* lifts so far: somebody who is queued already may have to be moved */
 	u64 listeners;	/* so many times TCP sockets began or ceased to listen */
+	u32 raises;	/* policy rbpe: reads from which sockets raise the reader at the present load, enum appease_raise */
+	u32 pad;
 };
 
 struct {

@@ -187,6 +187,8 @@ __noinline int channel_hit(u32 slot, const struct source *source, u32 access, u6
 	__sync_fetch_and_add(&rule->hits, 1);
 	rule->last_ns = now;
 	remember_handler(rule);
+	if (policy == APPEASE_POLICY_RBPE)
+		return 1;
 	if (policy == APPEASE_POLICY_RSIO)
 		activate_handler(source, slot, access, now);
 	else if (open_request(source, slot, access, same_ns, now))

@@ -313,6 +313,13 @@ __noinline int activate_handler(const struct source *source, u32 rule, u32 acces
 	return 0;
 }
 
+/* Policy rsio: user space is told here, and not at the access, whose calls have filled the stack. */
+static __always_inline void tell_handler(struct appease_handler *handler, u32 tgid)
+{
+	if (policy == APPEASE_POLICY_RSIO)
+		tell_wanted(&handler->told, APPEASE_TOLD_WANTED, tgid);
+}
+
 /* The time around an activation is over. */
 __noinline int judge_cohandlers(u32 tgid, u64 at_ns)
 {
@@ -321,6 +328,7 @@ __noinline int judge_cohandlers(u32 tgid, u64 at_ns)
 
 	if (!handler)
 		return 0;
+	tell_handler(handler, tgid);
 	confidence_adjust(&handler->cohandlers, at_ns, co_delta_ns, max_conf);
 	bpf_for(i, 0, CONFIDENCE_ENTRIES) {
 		struct confidence_entry *entry = &handler->cohandlers.entries[i & (CONFIDENCE_ENTRIES - 1)];
@@ -335,6 +343,8 @@ __noinline int judge_cohandlers(u32 tgid, u64 at_ns)
 		}
 		join(id, tgid, handling_until(handler), handler->access);
 		cohandler = try_handler(id);
+		if (cohandler)
+			tell_handler(cohandler, id);
 		/* It took part, so whoever it talked to then may have, too. A primary handler has activations of its own. */
 		if (cohandler && !policy_before(at_ns, cohandler->primary_until_ns) &&
 		    confidence_within(entry->access_ns, at_ns, co_delta_ns) &&
@@ -433,8 +443,10 @@ static __always_inline void handler_forked(u32 parent, u32 child, u64 now)
 		return;
 	born = make_handler(child);
 	/* No longer than its parent, or a chain of forks would go on for ever. */
-	if (born)
+	if (born) {
 		born->co_until_ns = earlier(now + FIRST_TURN_NS, handling_until(handler));
+		tell_wanted(&born->told, APPEASE_TOLD_WANTED, child);
+	}
 }
 
 /*

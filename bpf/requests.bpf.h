@@ -6,6 +6,7 @@
 #define APPEASE_REQUESTS_BPF_H
 
 #include "attention.bpf.h"
+#include "news.bpf.h"
 #include "policy/budget.h"
 
 /* From kernel headers; constants do not travel in BTF. */
@@ -190,6 +191,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 		process->context_id = request->id;
 		process->gives_on = 0;
 		process->context_opened_ns = request->opened_ns;
+		tell_current_wanted(process);
 		return false;
 	}
 	request = new_request(source, rule, now, &slot);
@@ -208,6 +210,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	process->context_opened_ns = now;
 	process->loan_until_ns = 0;
 	process->loan_debt_ns = 0;
+	tell_current_wanted(process);
 	arm(now);
 	count(APPEASE_CNT_OPENED);
 	return process->has_partners;

@@ -25,6 +25,7 @@
 #include "sense/pipes.bpf.h"
 #include "sense/locks.bpf.h"
 #include "sense/families.bpf.h"
+#include "sense/told.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -37,7 +38,7 @@ int appease_stand_down(void *ctx)
 {
 	u64 until;
 
-	if (!armed.on || policy == APPEASE_POLICY_RSIO)
+	if (!armed.on || policy != APPEASE_POLICY_APPEASE)
 		return 0;
 	until = armed.until_ns;
 	if (policy_before(bpf_ktime_get_ns(), until))

@@ -191,6 +191,7 @@ static __noinline int attend_feeder(const struct stamp_key *key, const struct ap
 	    hand_on(process, current_tgid(), feeder, APPEASE_OBJECT_FEED, now)) {
 		feeder->context_id = 0;
 		feeder->gives_on = 0;
+		tell_wanted(&feeder->told, APPEASE_TOLD_WANTED, ends->writer);
 		count(APPEASE_CNT_PICKED_UP);
 	}
 	bpf_task_release(writer);
@@ -208,6 +209,8 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 	struct doing *doing;
 	u64 now;
 
+	if (policy == APPEASE_POLICY_RBPE)
+		return;
 	if (policy == APPEASE_POLICY_RSIO) {
 		handler_wrote(key);
 		return;
@@ -300,6 +303,11 @@ static __always_inline void note_read(const struct stamp_key *key)
 		handler_read(key);
 		return;
 	}
+	if (policy == APPEASE_POLICY_RBPE) {
+		/* Nothing else is watched, see crates/bpf/src/hooks.rs. */
+		raise_reader((key->b & 0xff) == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
+		return;
+	}
 	now = bpf_ktime_get_ns();
 	stamp = bpf_map_lookup_elem(&stamps, key);
 	if (stamp)
@@ -320,6 +328,7 @@ static __always_inline void note_read(const struct stamp_key *key)
 	process->gives_on = 0;
 	process->loan_until_ns = 0;
 	process->loan_debt_ns = 0;
+	tell_current_wanted(process);
 	/* An echo of what it wrote itself: it is nearer to the customer than its correspondent. */
 	if (process->attention.request_id == request->id)
 		return;

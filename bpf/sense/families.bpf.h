@@ -13,7 +13,8 @@ static __noinline void note_fork(struct task_struct *parent, struct task_struct 
 	struct appease_request *request;
 	u64 now;
 
-	if (parent->tgid == child->tgid)
+	tell_born(parent, child);
+	if (parent->tgid == child->tgid || policy == APPEASE_POLICY_RBPE)
 		return;
 	if (policy == APPEASE_POLICY_RSIO) {
 		handler_forked(parent->tgid, child->tgid, bpf_ktime_get_ns());
@@ -35,14 +36,17 @@ static __noinline void note_fork(struct task_struct *parent, struct task_struct 
 		count(APPEASE_CNT_STORAGE_FAILED);
 		return;
 	}
-	if (hand_on(from, parent->tgid, to, APPEASE_OBJECT_FORK, now))
+	if (hand_on(from, parent->tgid, to, APPEASE_OBJECT_FORK, now)) {
 		count(APPEASE_CNT_INHERITED);
+		tell_wanted(&to->told, APPEASE_TOLD_WANTED, child->tgid);
+	}
 }
 
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child)
 {
-	if (is_armed())
+	/* What user space has changed of a process may outlast everybody's attention. */
+	if (is_armed() || tells)
 		note_fork(parent, child);
 	return 0;
 }

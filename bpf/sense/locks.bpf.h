@@ -346,7 +346,7 @@ int appease_futex_wake(u64 *ctx)
 	u32 tgid, index;
 	u64 now;
 
-	if (policy == APPEASE_POLICY_RSIO || !is_armed() ||
+	if (policy != APPEASE_POLICY_APPEASE || !is_armed() ||
 	    !(BPF_CORE_READ(queued, key.both.offset) & (FUT_OFF_INODE | FUT_OFF_MMSHARED)))
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -375,10 +375,12 @@ int appease_futex_wake(u64 *ctx)
 	index = confidence_index(&handler->cohandlers, woken->tgid) & (CONFIDENCE_ENTRIES - 1);
 	if (partner->attention.request_id == request->id && policy_before(now, partner->attention.until_ns))
 		goto out;
-	if (handler->cohandlers.entries[index].confidence <= co_conf)
+	if (handler->cohandlers.entries[index].confidence <= co_conf) {
 		lend(partner, request->opened_ns, now);
-	else if (hand_on(process, tgid, partner, APPEASE_OBJECT_SHARED, now))
+	} else if (hand_on(process, tgid, partner, APPEASE_OBJECT_SHARED, now)) {
 		count(APPEASE_CNT_PICKED_UP);
+		tell_wanted(&partner->told, APPEASE_TOLD_WANTED, woken->tgid);
+	}
 out:
 	bpf_task_release(woken);
 	return 0;

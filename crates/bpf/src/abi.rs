@@ -230,6 +230,8 @@ pub struct Process {
     pub lift: Option<Lift>,
     /// Policy rsio alone.
     pub handler: Option<Handler>,
+    /// Policy rbpe alone: latest read from a unix socket, and from a network socket; 0: never.
+    pub raised_ns: [u64; 2],
 }
 
 impl raw::appease_process {
@@ -265,7 +267,7 @@ impl raw::appease_process {
             until_ns: self.lift.until_ns,
         });
         let (loan_until_ns, channel_read_ns) = (self.loan_until_ns, self.channel_read_ns);
-        Process { tgid, attention, loan_until_ns, channel_read_ns, lift, handler: None }
+        Process { tgid, attention, loan_until_ns, channel_read_ns, lift, handler: None, raised_ns: self.raised_ns }
     }
 }
 
@@ -300,6 +302,12 @@ impl raw::appease_rule {
     }
 }
 
+impl raw::appease_news {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
+}
+
 /// A plain record at the head of `bytes`, if there are enough of them.
 fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < mem::size_of::<T>() {
@@ -320,6 +328,8 @@ impl Plain for raw::appease_target {}
 impl Plain for raw::appease_unix_name {}
 impl Plain for raw::appease_ports {}
 impl Plain for raw::appease_identity {}
+impl Plain for raw::appease_news {}
+impl Plain for raw::appease_account {}
 
 /// A record as the kernel reads it.
 pub(crate) fn as_bytes<T: Plain>(record: &T) -> &[u8] {

@@ -8,6 +8,12 @@ pub enum Error {
         "loading BPF programs is not permitted to this user: run it as root (sudo appease run), or start appease.service"
     )]
     NoPrivilege,
+    /// The caller may not change nice values of others.
+    #[error(
+        "changing nice values of others is not permitted to this user, who lacks CAP_SYS_NICE: run it as root (sudo appease run), \
+         or start appease.service"
+    )]
+    NoNicePrivilege,
     /// The kernel does not describe its own types.
     #[error(
         "this kernel has no BTF (/sys/kernel/btf/vmlinux): boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's are"

@@ -9,6 +9,7 @@ mod btf;
 
 // Bits of capability sets (linux/capability.h). Either of the first or both of the others permit loading.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
+const CAP_SYS_NICE: u64 = 1 << 23;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
@@ -19,6 +20,8 @@ pub struct Features {
     pub kernel: String,
     /// Whether this process may load BPF programs.
     pub privileged: bool,
+    /// Whether it may change everybody's nice values.
+    pub renices: bool,
     /// Its description of its own types.
     pub btf: Btf,
     /// Its support of schedulers made of BPF programs.
@@ -75,6 +78,8 @@ pub enum Goal {
     Sense,
     /// To observe and to schedule.
     Schedule,
+    /// To observe, and to change nice values.
+    Renice,
 }
 
 /// Looks at the running kernel.
@@ -90,6 +95,7 @@ pub fn probe_at(root: &Path) -> Features {
     Features {
         kernel: word("proc/sys/kernel/osrelease").unwrap_or_default(),
         privileged: word("proc/self/status").is_some_and(|status| may_load(&status)),
+        renices: word("proc/self/status").is_some_and(|status| capabilities(&status) & CAP_SYS_NICE != 0),
         btf: probe_btf(&root.join("sys/kernel/btf/vmlinux")),
         sched_ext: probe_sched_ext(root),
         lockdown: word("sys/kernel/security/lockdown").map_or(Lockdown::Unknown, |text| parse_lockdown(&text)),
@@ -101,11 +107,12 @@ pub fn probe_at(root: &Path) -> Features {
 #[must_use]
 pub fn missing_hooks_at(root: &Path, hooks: &[MissingHook]) -> Vec<MissingHook> {
     let dir = root.join("sys/kernel/btf");
-    let names: BTreeSet<&str> = hooks.iter().map(|hook| hook.function).collect();
+    let names: BTreeSet<&str> = hooks.iter().flat_map(|hook| [Some(hook.function), hook.former]).flatten().collect();
     let data = fs::read(dir.join("vmlinux")).unwrap_or_default();
     let there = btf::functions(&data, |name| names.contains(name)).unwrap_or_default();
     let is_there = |hook: &MissingHook| {
-        there.iter().any(|name| name == hook.function) || hook.module.is_some_and(|module| dir.join(module).exists())
+        let is_its = |name: &str| name == hook.function || hook.former == Some(name);
+        there.iter().any(|name| is_its(name)) || hook.module.is_some_and(|module| dir.join(module).exists())
     };
     hooks.iter().filter(|hook| !is_there(hook)).cloned().collect()
 }
@@ -136,7 +143,16 @@ impl Features {
         if !self.privileged {
             found.push(Error::NoPrivilege);
         }
+        if goal == Goal::Renice && !self.renices {
+            found.push(Error::NoNicePrivilege);
+        }
         found
+    }
+
+    /// Whether this kernel loads schedulers made of BPF programs, whoever asks, when no other is attached.
+    #[must_use]
+    pub fn can_load_schedulers(&self) -> bool {
+        self.sched_ext != SchedExt::Absent && !matches!(self.btf, Btf::Malformed(_))
     }
 }
 
@@ -170,12 +186,14 @@ fn probe_sched_ext(root: &Path) -> SchedExt {
     }
 }
 
+fn capabilities(status: &str) -> u64 {
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
+}
+
 fn may_load(status: &str) -> bool {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .is_some_and(|caps: u64| caps & CAP_SYS_ADMIN != 0 || caps & (CAP_PERFMON | CAP_BPF) == CAP_PERFMON | CAP_BPF)
+    let caps = capabilities(status);
+    caps & CAP_SYS_ADMIN != 0 || caps & (CAP_PERFMON | CAP_BPF) == CAP_PERFMON | CAP_BPF
 }
 
 fn parse_lockdown(text: &str) -> Lockdown {
@@ -287,9 +305,10 @@ mod tests {
 
     #[test]
     fn hooks_are_in_the_kernel_or_in_a_loaded_module() {
-        let hook = |function, module| MissingHook { function, lost: "", module };
+        let hook = |function, module| MissingHook { function, lost: "", module, former: None };
         let hooks = [
             hook("tty_read", None),
+            MissingHook { former: Some("tty_read"), ..hook("tty_read_anew", None) },
             hook("pipe_read", None),
             hook("evdev_read", Some("evdev")),
             hook("joydev_read", Some("joydev")),
@@ -299,7 +318,7 @@ mod tests {
         let missing: Vec<_> = missing_hooks_at(&root.0, &hooks).iter().map(|hook| hook.function).collect();
         assert_eq!(missing, ["pipe_read", "joydev_read"]);
         let bare = Root::new("no-hooks", &[("x", b"")]);
-        assert_eq!(missing_hooks_at(&bare.0, &hooks).len(), 4);
+        assert_eq!(missing_hooks_at(&bare.0, &hooks).len(), 5);
     }
 
     #[test]

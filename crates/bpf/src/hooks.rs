@@ -1,6 +1,6 @@
 //! The hooks of `sense.bpf.c`: program, kernel function, module, and what is lost without it.
 
-use crate::policy::Policy;
+use crate::{SenseOptions, policy::Policy};
 
 /// A hook that is not attached.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct MissingHook {
     pub lost: &'static str,
     /// The module that brings the function; `None`: this kernel has no such function, or refuses hooks to it.
     pub module: Option<&'static str>,
+    /// What older kernels call the function; as good.
+    pub former: Option<&'static str>,
 }
 
 /// When a hook is wanted; those that cost somebody something are attached only while they are.
@@ -18,6 +20,10 @@ pub struct MissingHook {
 pub(crate) enum Wanted {
     /// Always.
     Always,
+    /// Where attention is followed: under every policy but rbpe.
+    Attention,
+    /// The same, where a backend in user space accounts for CPU time.
+    Told,
     /// Under this policy.
     Under(Policy),
     /// While a rule names a file.
@@ -30,6 +36,8 @@ pub(crate) enum Wanted {
 pub(crate) struct Hook {
     pub(crate) program: &'static str,
     pub(crate) function: &'static str,
+    /// What older kernels call it.
+    pub(crate) former: Option<&'static str>,
     /// The function may be in this module instead of the kernel.
     pub(crate) module: Option<&'static str>,
     pub(crate) lost: &'static str,
@@ -37,18 +45,28 @@ pub(crate) struct Hook {
 }
 
 impl Hook {
-    /// Whether it is wanted under `policy` from the start to the end.
-    pub(crate) fn is_for_good(&self, policy: Policy) -> bool {
-        self.wanted == Wanted::Always || self.wanted == Wanted::Under(policy)
+    /// Whether it is wanted from the start to the end.
+    pub(crate) fn is_for_good(&self, options: &SenseOptions) -> bool {
+        match self.wanted {
+            Wanted::Always => true,
+            Wanted::Attention => options.policy.follows_attention(),
+            Wanted::Told => options.tells && options.policy.follows_attention(),
+            Wanted::Under(policy) => options.policy == policy,
+            Wanted::Files | Wanted::SocketWrites => false,
+        }
     }
 
     pub(crate) fn missing(&self) -> MissingHook {
-        MissingHook { function: self.function, lost: self.lost, module: self.module }
+        MissingHook { function: self.function, lost: self.lost, module: self.module, former: self.former }
     }
 }
 
 const fn hook(program: &'static str, function: &'static str, lost: &'static str) -> Hook {
-    Hook { program, function, module: None, lost, wanted: Wanted::Always }
+    Hook { program, function, former: None, module: None, lost, wanted: Wanted::Attention }
+}
+
+const fn formerly(former: &'static str, hook: Hook) -> Hook {
+    Hook { former: Some(former), ..hook }
 }
 
 const fn of_module(module: &'static str, hook: Hook) -> Hook {
@@ -79,6 +97,7 @@ const PI_FUTEX: &str = "that who holds a futex with priority inheritance is lift
 const FUTEX: &str = "that who holds a mutex shared between processes is lifted by who waits for it";
 const FILE_LOCK: &str = "that who holds a file lock is lifted by who waits for it";
 const FAMILIES: &str = "that children serve what their parents serve";
+const SHORT_LIVED: &str = "that commands which end at once are charged for their CPU time";
 const EXITS: &str = "that a process has not the confidence of an earlier one of its number";
 const KERNEL_LOCK: &str = "that who holds a lock inside the kernel is lifted by who waits for it";
 const SOCKETS: &str = "sockets as channels, and what is behind local ones";
@@ -93,12 +112,13 @@ pub(crate) const LISTEN_END: &str = "inet_csk_listen_stop";
 
 /// Every hook. A tracepoint goes by the function that calls its programs.
 pub(crate) const HOOKS: &[Hook] = &[
-    hook("appease_fork", "__traceiter_sched_process_fork", FAMILIES),
+    when(Wanted::Always, hook("appease_fork", "__traceiter_sched_process_fork", FAMILIES)),
+    when(Wanted::Told, hook("appease_told_exit", "__traceiter_sched_process_exit", SHORT_LIVED)),
     when(Wanted::Under(Policy::Rsio), hook("appease_process_exit", "__traceiter_sched_process_exit", EXITS)),
     hook("appease_contention", "__traceiter_contention_begin", KERNEL_LOCK),
     hook("appease_contention_end", "__traceiter_contention_end", KERNEL_LOCK),
     hook("appease_socket_deliver", "__traceiter_sk_data_ready", SOCKETS),
-    hook("appease_socket_receive", "__traceiter_sock_recv_length", SOCKETS),
+    when(Wanted::Always, hook("appease_socket_receive", "__traceiter_sock_recv_length", SOCKETS)),
     of_module("evdev", hook("appease_evdev_event", "evdev_events", INPUT_WAKEUP)),
     of_module("evdev", hook("appease_evdev_event_end", "evdev_events", INPUT_WAKEUP)),
     of_module("evdev", hook("appease_evdev_read", "evdev_read", INPUT)),
@@ -118,21 +138,22 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_pty_write", "pty_write", TERMINALS),
     hook("appease_tty_deliver", "n_tty_receive_buf2", TERMINALS_WAKEUP),
     hook("appease_tty_deliver_end", "n_tty_receive_buf2", TERMINALS_WAKEUP),
-    hook("appease_pipe_write", "anon_pipe_write", PIPES),
-    hook("appease_pipe_read", "anon_pipe_read", PIPES),
+    // Until 6.14.
+    formerly("pipe_write", hook("appease_pipe_write", "anon_pipe_write", PIPES)),
+    formerly("pipe_read", hook("appease_pipe_read", "anon_pipe_read", PIPES)),
     hook("appease_splice", "do_splice", SPLICES),
     hook("appease_splice_end", "do_splice", SPLICES),
     hook("appease_pipe_free", "free_pipe_info", "that a pipe's next owner starts afresh"),
     hook("appease_eventfd_release", "eventfd_release", "that an event counter's next owner starts afresh"),
     hook("appease_eventfd_write", "eventfd_write", COUNTERS),
     hook("appease_eventfd_read", "eventfd_read", COUNTERS),
-    hook("appease_unix_splice", "unix_stream_splice_read", "what is spliced from unix sockets"),
+    when(Wanted::Always, hook("appease_unix_splice", "unix_stream_splice_read", "what is spliced from unix sockets")),
     hook("appease_listen", LISTEN_START, LISTENERS),
     hook("appease_listen_end", LISTEN_END, LISTENERS),
-    hook("appease_tcp_splice", "tcp_splice_read", "what is spliced from TCP connections"),
+    when(Wanted::Always, hook("appease_tcp_splice", "tcp_splice_read", "what is spliced from TCP connections")),
     hook("appease_udp_send", "udp_sendmsg", UDP),
     hook("appease_udp_sent", "udp_sendmsg", UDP),
-    hook("appease_udp_receive", "skb_consume_udp", UDP),
+    when(Wanted::Always, hook("appease_udp_receive", "skb_consume_udp", UDP)),
     of_module("ipv6", hook("appease_udp6_send", "udpv6_sendmsg", "what is behind local UDP sockets over IPv6")),
     of_module("ipv6", hook("appease_udp6_sent", "udpv6_sendmsg", "what is behind local UDP sockets over IPv6")),
     hook("appease_pi_wait", "rt_mutex_wait_proxy_lock", PI_FUTEX),

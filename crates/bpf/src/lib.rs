@@ -8,15 +8,18 @@ mod channels;
 mod error;
 pub mod features;
 mod hooks;
+mod news;
 mod policy;
 mod rules;
 mod scheduler;
 mod sensor;
+pub mod tasks;
 
 pub use abi::{Attention, Channel, Handler, Hop, LANES, Lane, LaneTimes, Lift, Lock, Object, Process, Request};
 pub use channels::*;
 pub use error::Error;
 pub use hooks::{MissingHook, hooks};
+pub use news::{News, Raises};
 pub use policy::{ConfidenceOptions, Policy};
 pub use scheduler::{Exit, SchedOptions, Scheduler};
 pub use sensor::{SenseOptions, Sensor};

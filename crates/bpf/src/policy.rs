@@ -10,6 +10,16 @@ pub enum Policy {
     Appease,
     /// Handlers and cohandlers of a channel, by confidence (RSIO).
     Rsio,
+    /// Nice values for who read from a socket, by the load (Customer Appeasement, sections 5 and 6): the nice backend alone.
+    Rbpe,
+}
+
+impl Policy {
+    /// Whether it is about who serves whom, and not about reads from any socket.
+    #[must_use]
+    pub fn follows_attention(self) -> bool {
+        self != Self::Rbpe
+    }
 }
 
 impl fmt::Display for Policy {
@@ -17,6 +27,7 @@ impl fmt::Display for Policy {
         f.pad(match self {
             Self::Appease => "appease",
             Self::Rsio => "rsio",
+            Self::Rbpe => "rbpe",
         })
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     ConfidenceOptions, Error, Handler, MissingHook, Policy, Process,
     abi::{raw, words},
     hooks::{HOOKS, Hook, LISTEN_END, LISTEN_START, Wanted},
+    news::{Inbox, NEWS_BYTES},
     rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
 };
@@ -34,6 +35,8 @@ pub struct SenseOptions {
     pub loan: Duration,
     /// What follows from what is seen.
     pub policy: Policy,
+    /// Whether a backend in user space is to be told of changes ([`Sensor::news`]).
+    pub tells: bool,
     /// For policy rsio.
     pub confidence: ConfidenceOptions,
 }
@@ -48,6 +51,7 @@ impl Default for SenseOptions {
             max_hops: raw::APPEASE_MAX_HOPS,
             loan: Duration::from_millis(1),
             policy: Policy::default(),
+            tells: false,
             confidence: ConfidenceOptions::default(),
         }
     }
@@ -67,10 +71,14 @@ pub struct Sensor {
     refused: Vec<usize>,
     /// Of those whose function is in the kernel itself, also where others have it in a module.
     in_kernel: Vec<usize>,
+    /// Of those whose function has its former name here.
+    renamed: Vec<usize>,
     /// What the kernel's side has to look for.
     pub(crate) glance: RefCell<Glance>,
     /// Whether a rule wants writes to sockets.
     socket_writes: bool,
+    /// What user space is told.
+    pub(crate) news: Option<Inbox>,
 }
 
 impl Sensor {
@@ -82,23 +90,29 @@ impl Sensor {
         quiet_libbpf();
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
         // Hooks of modules, and such as rest, are loaded apart: one that cannot be must not take the others with it.
-        let is_there = |i: &usize| kernel.type_by_name::<Func<'_>>(HOOKS[*i].function).is_some();
+        let has = |function: &str| kernel.type_by_name::<Func<'_>>(function).is_some();
+        let renamed: Vec<usize> =
+            (0..HOOKS.len()).filter(|&i| !has(HOOKS[i].function) && HOOKS[i].former.is_some_and(has)).collect();
+        let is_there = |i: &usize| has(HOOKS[*i].function) || renamed.contains(i);
         let in_kernel: Vec<usize> = (0..HOOKS.len()).filter(is_there).collect();
-        let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].is_for_good(options.policy)).collect();
+        let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].is_for_good(options)).collect();
         // Where not all can be loaded together, nearly all of them can be by themselves.
-        let (main, together) = match load_object(options, &wanted, None) {
+        let (main, together) = match load_object(options, &wanted, &renamed, None) {
             Ok(main) => (main, true),
             Err(error) => {
                 debug!(%error, "loading each hook by itself");
-                (load_object(options, &[], None)?, false)
+                (load_object(options, &[], &renamed, None)?, false)
             }
         };
         main.progs
             .appease_begin
             .test_run(ProgramInput::default())
             .map_err(|e| Error::libbpf("begin to keep confidence", e))?;
+        let news = options.tells.then(|| Inbox::new(&main.maps.news)).transpose()?;
         let mut sensor = Self {
             main,
+            news,
+            renamed,
             late: Vec::new(),
             loaded: HashMap::new(),
             options: options.clone(),
@@ -124,15 +138,16 @@ impl Sensor {
     /// needs any more. Returns the functions of those attached. One that cannot be is left out from then on.
     pub fn attach_new_modules(&mut self) -> Vec<&'static str> {
         let files = self.glance.borrow().files > 0;
-        let policy = self.options.policy;
+        let options = &self.options;
+        let rules_matter = options.policy.follows_attention();
         let is_wanted = |hook: &Hook| match hook.wanted {
-            Wanted::Always | Wanted::Under(_) => hook.is_for_good(policy),
-            Wanted::Files => files,
-            Wanted::SocketWrites => self.socket_writes,
+            Wanted::Files => rules_matter && files,
+            Wanted::SocketWrites => rules_matter && self.socket_writes,
+            _ => hook.is_for_good(options),
         };
         let is_new = |&i: &usize| {
             let hook = &HOOKS[i];
-            let is_late = !hook.is_for_good(policy) && (hook.module.is_none() || self.in_kernel.contains(&i));
+            let is_late = !hook.is_for_good(options) && (hook.module.is_none() || self.in_kernel.contains(&i));
             is_wanted(hook)
                 && (is_late || module_is_there(hook))
                 && !self.refused.contains(&i)
@@ -160,7 +175,7 @@ impl Sensor {
         if new.is_empty() {
             return names;
         }
-        let attached = load_object(&self.options, &new, Some(&self.main)).and_then(|mut object| {
+        let attached = load_object(&self.options, &new, &self.renamed, Some(&self.main)).and_then(|mut object| {
             let links = new.iter().map(|&i| attach_hook(&mut object, i)).collect::<Result<Vec<Link>, Error>>()?;
             Ok((object, links))
         });
@@ -229,7 +244,7 @@ impl Sensor {
     #[must_use]
     pub fn missing(&self) -> Vec<MissingHook> {
         let is_missing = |&i: &usize| {
-            let rests = !HOOKS[i].is_for_good(self.options.policy) && !self.refused.contains(&i);
+            let rests = !HOOKS[i].is_for_good(&self.options) && !self.refused.contains(&i);
             !rests && !self.attached.iter().any(|(attached, _)| *attached == i)
         };
         let mut missing: Vec<MissingHook> = (0..HOOKS.len()).filter(is_missing).map(|i| HOOKS[i].missing()).collect();
@@ -297,6 +312,7 @@ impl Sensor {
             "holders of locks lifted",
             "channel reads that came from this machine itself",
             "activations not judged: too many",
+            "news not told: too many at once",
         ];
         read_counters(&self.main.maps.counters, &NAMES)
     }
@@ -330,6 +346,7 @@ fn module_is_there(hook: &Hook) -> bool {
 fn load_object(
     options: &SenseOptions,
     wanted: &[usize],
+    renamed: &[usize],
     shared: Option<&SenseSkel<'static>>,
 ) -> Result<SenseSkel<'static>, Error> {
     // The skeleton borrows its storage. It lives as long as the daemon, and there are a handful.
@@ -344,6 +361,7 @@ fn load_object(
         rodata.loan_ns = nanos(options.loan);
         rodata.max_hops = options.max_hops;
         rodata.policy = options.policy as u32;
+        rodata.tells = options.tells;
         rodata.max_conf = options.confidence.max_conf;
         rodata.co_conf = options.confidence.co_conf;
         rodata.sys_expire_ns = nanos(options.confidence.sys_expire);
@@ -354,6 +372,15 @@ fn load_object(
         let is_hook = HOOKS.iter().any(|h| h.program == name);
         let is_wanted = if is_hook { wanted.iter().any(|&i| HOOKS[i].program == name) } else { shared.is_none() };
         program.set_autoload(is_wanted);
+        let former = renamed.iter().map(|&i| &HOOKS[i]).find(|hook| hook.program == name).and_then(|hook| hook.former);
+        if let Some(former) = former {
+            program
+                .set_attach_target(0, Some(former.into()))
+                .map_err(|e| Error::libbpf(&format!("choose {former} for {name}"), e))?;
+        }
+    }
+    if options.tells && shared.is_none() {
+        open.maps.news.set_max_entries(NEWS_BYTES).map_err(|e| Error::libbpf("make room for news", e))?;
     }
     if let Some(shared) = shared {
         let maps = &mut open.maps;
@@ -379,6 +406,7 @@ fn load_object(
             maps.activations.reuse_fd(theirs.activations.as_fd()),
             maps.judge_timers.reuse_fd(theirs.judge_timers.as_fd()),
             maps.handler_scratches.reuse_fd(theirs.handler_scratches.as_fd()),
+            maps.news.reuse_fd(theirs.news.as_fd()),
         ];
         let reused = reused.into_iter().collect::<Result<(), _>>();
         reused.map_err(|e| Error::libbpf("share the maps", e))?;

@@ -48,6 +48,8 @@ pub enum Command {
     X11(X11),
     /// What this kernel offers, and why something is off.
     Doctor,
+    /// Take back nice values that a daemon has left changed which was killed; needs root. The next "appease run" does so, too.
+    Restore,
     /// Write man pages and shell completions into a directory.
     #[command(hide = true)]
     Generate {
@@ -249,6 +251,8 @@ pub enum PolicyArg {
     Appease,
     /// Handlers and cohandlers of a channel, by confidence.
     Rsio,
+    /// Whoever reads from a socket, by nice values that depend on the load; with --backend nice alone.
+    Rbpe,
 }
 
 /// Backends by name.
@@ -259,6 +263,8 @@ pub enum BackendArg {
     Auto,
     /// sched_ext.
     Scx,
+    /// Nice values and slices of the kernel's own scheduler: also where there is no sched_ext.
+    Nice,
     /// None: only watch, for `status` and `why`; the kernel schedules as always.
     None,
 }
@@ -281,10 +287,12 @@ impl Run {
             policy: match self.policy {
                 PolicyArg::Appease => Policy::Appease,
                 PolicyArg::Rsio => Policy::Rsio,
+                PolicyArg::Rbpe => Policy::Rbpe,
             },
             backend: match self.backend {
                 BackendArg::Auto => BackendKind::Auto,
                 BackendArg::Scx => BackendKind::Scx,
+                BackendArg::Nice => BackendKind::Nice,
                 BackendArg::None => BackendKind::None,
             },
             slice_us: self.slice_us,
@@ -350,7 +358,7 @@ mod tests {
         let error = Args::try_parse_from(["appease", "run", "--policy", "cfs"]).expect_err("unknown").to_string();
         insta::assert_snapshot!(error, @r"
         error: invalid value 'cfs' for '--policy <POLICY>'
-          [possible values: appease, rsio]
+          [possible values: appease, rsio, rbpe]
 
         For more information, try '--help'.
         ");

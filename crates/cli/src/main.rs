@@ -62,6 +62,10 @@ fn run(args: &Args) -> Result<ExitCode> {
             print(&doctor::text(&findings))?;
             return Ok(doctor::verdict(&findings));
         }
+        Command::Restore => {
+            let found = appease_engine::restore::run(run_dir)?;
+            print(&format!("{found} threads have back what they had\n"))?;
+        }
         Command::Generate { dir } => generate::all(dir)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -7,7 +7,10 @@ use std::{
 
 pub use crate::channel::config::DEFAULT as CONFIG_FILE;
 pub use crate::seams::Policy;
-use crate::seams::{ConfidenceOptions, SchedOptions, SenseOptions, features::Goal};
+use crate::seams::{
+    ConfidenceOptions, SchedOptions, SenseOptions,
+    features::{Features, Goal},
+};
 
 /// Where the daemon keeps its lock and its control socket.
 pub const RUN_DIR: &str = "/run/appease";
@@ -20,6 +23,8 @@ pub enum BackendKind {
     Auto,
     /// sched_ext.
     Scx,
+    /// Nice values and slices of the kernel's own scheduler.
+    Nice,
     /// None: who serves whom is seen, and told; the kernel schedules as always.
     None,
 }
@@ -30,7 +35,18 @@ impl BackendKind {
     pub fn goal(self) -> Goal {
         match self {
             Self::Auto | Self::Scx => Goal::Schedule,
+            Self::Nice => Goal::Renice,
             Self::None => Goal::Sense,
+        }
+    }
+
+    /// The best that is there, for a policy, if none was named.
+    #[must_use]
+    pub fn choose(self, policy: Policy, features: &Features) -> Self {
+        match self {
+            Self::Auto if policy == Policy::Rbpe || !features.can_load_schedulers() => Self::Nice,
+            Self::Auto => Self::Scx,
+            named => named,
         }
     }
 
@@ -38,7 +54,9 @@ impl BackendKind {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Auto | Self::Scx => "scx",
+            Self::Auto => "auto",
+            Self::Scx => "scx",
+            Self::Nice => "nice",
             Self::None => "none",
         }
     }
@@ -178,6 +196,8 @@ impl Config {
             max_hops: small(within("max-hops", options.max_hops.into(), 1, MAX_HOPS)?),
             loan: micros("loan-us", options.loan_us, 0, 100_000)?,
             policy: options.policy,
+            // Known when the backend is chosen.
+            tells: false,
             confidence,
         };
         let sched = SchedOptions {
@@ -189,6 +209,20 @@ impl Config {
             partial: options.partial,
             exit_dump_len: options.exit_dump_len,
         };
+        if options.policy == Policy::Rbpe && !matches!(options.backend, BackendKind::Auto | BackendKind::Nice) {
+            return Err(ConfigError {
+                option: "backend",
+                given: options.backend.name().into(),
+                allowed: "nice or auto with --policy rbpe, which is one of nice values".into(),
+            });
+        }
+        if options.partial && options.backend == BackendKind::Nice {
+            return Err(ConfigError {
+                option: "backend",
+                given: options.backend.name().into(),
+                allowed: "scx with --partial, which is about processes that ask for SCHED_EXT".into(),
+            });
+        }
         let stats = options.stats.map(stats_period).transpose()?;
         Ok(Self {
             backend: options.backend,
@@ -247,6 +281,22 @@ mod tests {
         let options = Options::default();
         assert_eq!((options.max_conf, options.co_conf), (5, 2));
         assert_eq!((options.sys_expire_ms, options.co_delta_ms), (2000, 5));
+    }
+
+    #[test]
+    fn rbpe_is_for_the_nice_backend() {
+        let of = |backend| Config::new(&Options { policy: Policy::Rbpe, backend, ..Options::default() });
+        assert!(of(BackendKind::Auto).is_ok() && of(BackendKind::Nice).is_ok());
+        for backend in [BackendKind::Scx, BackendKind::None] {
+            let refusal = of(backend).expect_err("nonsense").to_string();
+            let given = backend.name();
+            assert_eq!(
+                refusal,
+                format!(
+                    "--backend is {given}: allowed is nice or auto with --policy rbpe, which is one of nice values"
+                )
+            );
+        }
     }
 
     #[test]

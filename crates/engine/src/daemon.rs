@@ -2,9 +2,16 @@
 
 mod channels;
 
-use std::{cell::RefCell, future::Future, rc::Rc, time::Duration};
+use std::{
+    cell::RefCell,
+    future::Future,
+    os::fd::{BorrowedFd, OwnedFd},
+    rc::Rc,
+    time::Duration,
+};
 
 use tokio::{
+    io::{Interest, unix::AsyncFd},
     runtime,
     sync::{Notify, mpsc},
     task::LocalSet,
@@ -28,12 +35,14 @@ use crate::{
     names::Names,
     report::Reporter,
     seams::Slot,
-    seams::{Backend, BpfError, Eyes, Machine, Platform, Process},
+    seams::{Backend, BpfError, Eyes, Machine, Platform, Policy, Process, SenseOptions, Witness},
     shutdown::{Hangups, Signals},
 };
 
 /// How soon an ejection is noticed.
 const EXIT_POLL: Duration = Duration::from_millis(250);
+/// What is due within so short a time is done together.
+const LEAST_ACT: Duration = Duration::from_millis(5);
 /// How soon the hooks of a new module are attached, and a node that came back is a channel again.
 const WORLD_POLL: Duration = Duration::from_secs(1);
 
@@ -74,12 +83,14 @@ where
     P: Platform + Clone + 'static,
 {
     let file = channel_config::read(config.file.as_deref())?;
+    let config = &choose_backend(config, platform);
     let kernel =
         rule_out_obstacles(platform, config.backend, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
     // The other scheduler might be our own, and then the lock has the better message.
     Lock::refuse_if_held(&config.run_dir)?;
     rule_out_obstacles(platform, config.backend, |_| true)?;
     let _lock = Lock::take(&config.run_dir)?;
+    platform.recover(&config.run_dir)?;
     doctor::competitors(&Names::new(&config.root)).iter().for_each(|finding| warn!("{finding}"));
 
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
@@ -118,6 +129,17 @@ where
     daemon.live.borrow_mut().backend = None;
     drop(local);
     outcome
+}
+
+/// The same configuration with the backend that acts in the end.
+fn choose_backend<P: Platform>(config: &Config, platform: &P) -> Config {
+    let features = platform.features();
+    let backend = config.backend.choose(config.sense.policy, &features);
+    if config.backend == BackendKind::Auto && backend == BackendKind::Nice && config.sense.policy != Policy::Rbpe {
+        info!("kernel {} loads no sched_ext scheduler: acting by nice values instead", features.kernel);
+    }
+    let tells = backend == BackendKind::Nice;
+    Config { backend, sense: SenseOptions { tells, ..config.sense.clone() }, ..config.clone() }
 }
 
 /// Fails with the first obstacle to the backend that is `relevant`; else the kernel's release.
@@ -174,8 +196,15 @@ impl<P: Platform> Daemon<P> {
         let mut exit = time::interval(EXIT_POLL);
         let mut world = time::interval(WORLD_POLL);
         let mut stats = self.config.stats.map(time::interval);
+        let news = match watch_news(self.live.borrow().eyes.news_fd()) {
+            Ok(news) => news,
+            Err(source) => return Error::Runtime { what: "watching the ring of news", source },
+        };
+        let mut act_at = None;
         loop {
             tokio::select! {
+                () = told(news.as_ref()) => act_at = self.act(),
+                () = sleep_until(act_at) => act_at = self.act(),
                 _ = exit.tick() => if let Err(error) = self.restart_if_asked() {
                     return error;
                 },
@@ -183,6 +212,7 @@ impl<P: Platform> Daemon<P> {
                     self.follow_channels();
                     // After that, which may need other hooks.
                     self.look_after_eyes();
+                    act_at = self.act();
                 }
                 Some(answer) = answers.recv() => self.learn(answer),
                 () = reload.notified() => drop(self.reload_file()),
@@ -207,6 +237,15 @@ impl<P: Platform> Daemon<P> {
         live.restarts += 1;
         info!("the kernel let go of the scheduler and asked for it again ({}): attached anew", exit.reason);
         Ok(())
+    }
+
+    /// Lets the backend act; when it wants to again.
+    fn act(&self) -> Option<time::Instant> {
+        let live = &mut *self.live.borrow_mut();
+        let now_ns = self.platform.now_ns();
+        let again_ns = live.backend.as_mut()?.act(&mut live.eyes, now_ns)?;
+        let wait = Duration::from_nanos(again_ns.saturating_sub(now_ns)).max(LEAST_ACT);
+        Some(time::Instant::now() + wait)
     }
 
     fn look_after_eyes(&self) {
@@ -235,6 +274,33 @@ impl<P: Platform> Daemon<P> {
 
     fn reporter(&self) -> Reporter<'_> {
         Reporter { now_ns: self.platform.now_ns(), names: &self.names, partial: self.config.sched.partial }
+    }
+}
+
+/// Something that becomes readable with news. What is deprecated is safe with an `OwnedFd`, which is the same descriptor for as
+/// long as it lives; its successor is an unsafe function, and there is none of those here.
+#[allow(deprecated)]
+fn watch_news(fd: Option<BorrowedFd<'_>>) -> std::io::Result<Option<AsyncFd<OwnedFd>>> {
+    let watch = |fd: BorrowedFd<'_>| AsyncFd::with_interest(fd.try_clone_to_owned()?, Interest::READABLE);
+    fd.map(watch).transpose()
+}
+
+/// Waits for news; they are read by whoever acts then, all of them.
+async fn told(news: Option<&AsyncFd<OwnedFd>>) {
+    match news {
+        Some(news) => {
+            if let Ok(mut ready) = news.readable().await {
+                ready.clear_ready();
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn sleep_until(at: Option<time::Instant>) {
+    match at {
+        Some(at) => time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use crate::{
-    config::Config,
+    config::{BackendKind, Config, Policy},
     control::{Client, Missing, Status},
     names::Names,
     seams::features::{self, Btf, Features, Goal, Lockdown, SchedExt},
@@ -78,6 +78,7 @@ fn examine_at(root: &Path, running: Option<&Status>) -> Vec<Finding> {
         btf(&features),
         lockdown(&features),
     ];
+    findings.extend(backend(root, &features));
     // The daemon knows; without one, the kernel's description of itself tells.
     let missing = match running {
         Some(status) => status.missing.clone(),
@@ -129,11 +130,33 @@ fn sched_ext(features: &Features, running: Option<&Status>) -> Finding {
             Finding::good(SUBJECT, format!("appease is attached (process {})", ours.pid))
         }
         (SchedExt::Idle, _) => Finding::good(SUBJECT, "there, and no scheduler is attached"),
-        _ => obstacle(features, SUBJECT, |error| {
-            matches!(error, appease_bpf::Error::NoSchedExt { .. } | appease_bpf::Error::OtherScheduler { .. })
-        })
-        .unwrap_or_else(|| Finding::good(SUBJECT, "there")),
+        (SchedExt::Absent, _) => Finding::warning(
+            SUBJECT,
+            format!("{}; until then \"appease run\" acts by nice values (--backend nice)", no_sched_ext(features)),
+        ),
+        _ => obstacle(features, SUBJECT, |error| matches!(error, appease_bpf::Error::OtherScheduler { .. }))
+            .unwrap_or_else(|| Finding::good(SUBJECT, "there")),
     }
+}
+
+fn no_sched_ext(features: &Features) -> appease_bpf::Error {
+    appease_bpf::Error::NoSchedExt { kernel: features.kernel.clone() }
+}
+
+/// Which backend `appease run` takes, and what hinders it.
+fn backend(root: &Path, features: &Features) -> Vec<Finding> {
+    const SUBJECT: &str = "backend";
+    let chosen = BackendKind::Auto.choose(Policy::default(), features);
+    let mut findings = vec![Finding::good(SUBJECT, format!("{} is what \"appease run\" takes here", chosen.name()))];
+    let autogroup = std::fs::read_to_string(root.join("proc/sys/kernel/sched_autogroup_enabled"));
+    if chosen == BackendKind::Nice && autogroup.is_ok_and(|text| text.trim() == "1") {
+        findings.push(Finding::warning(
+            SUBJECT,
+            "the kernel groups tasks by session, and a nice value counts within a session only: sysctl -w \
+             kernel.sched_autogroup_enabled=0",
+        ));
+    }
+    findings
 }
 
 fn btf(features: &Features) -> Finding {
@@ -148,7 +171,11 @@ fn btf(features: &Features) -> Finding {
         Btf::Malformed(functions) => {
             let error = appease_bpf::Error::MalformedBtf { kernel: features.kernel.clone() };
             let example = functions.first().map_or("", String::as_str);
-            Finding::obstacle(SUBJECT, format!("{error} ({} functions, {example} among them)", functions.len()))
+            let text = format!("{error} ({} functions, {example} among them)", functions.len());
+            Finding::warning(
+                SUBJECT,
+                format!("{text}; until then \"appease run\" acts by nice values (--backend nice)"),
+            )
         }
     }
 }
@@ -206,9 +233,26 @@ mod tests {
         let root = root(&[("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64\n")]);
         let findings = examine_at(root.path(), None);
         insta::assert_snapshot!(texts(&findings, Level::Obstacle).join("\n"), @r"
-        kernel 6.12.48+deb13-amd64 has no sched_ext: boot Linux 6.18 or later built with CONFIG_SCHED_CLASS_EXT=y (Debian: trixie-backports or sid)
         this kernel has no BTF (/sys/kernel/btf/vmlinux): boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's are
         ");
+    }
+
+    #[test]
+    fn without_sched_ext_there_are_nice_values() {
+        let root = root(&[
+            ("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64\n"),
+            ("proc/sys/kernel/sched_autogroup_enabled", "1\n"),
+        ]);
+        let findings = examine_at(root.path(), None);
+        let of = |subject: &str| {
+            let its = findings.iter().filter(|one| one.subject == subject);
+            its.map(|one| format!("{:?}: {one}\n", one.level)).collect::<String>()
+        };
+        insta::assert_snapshot!(of("sched_ext") + &of("backend"), @r#"
+        Warning: kernel 6.12.48+deb13-amd64 has no sched_ext: boot Linux 6.18 or later built with CONFIG_SCHED_CLASS_EXT=y (Debian: trixie-backports or sid); until then "appease run" acts by nice values (--backend nice)
+        Good: nice is what "appease run" takes here
+        Warning: the kernel groups tasks by session, and a nice value counts within a session only: sysctl -w kernel.sched_autogroup_enabled=0
+        "#);
     }
 
     #[test]

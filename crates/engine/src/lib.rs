@@ -8,6 +8,7 @@
 //! way the daemon ends, dropping what it holds detaches the scheduler and leaves the kernel's own.
 #![forbid(unsafe_code)]
 
+mod backend;
 pub mod channel;
 pub mod config;
 pub mod control;
@@ -17,6 +18,7 @@ mod error;
 mod lock;
 mod names;
 mod report;
+pub mod restore;
 pub mod seams;
 mod shutdown;
 

@@ -209,7 +209,7 @@ mod tests {
     }
 
     fn process(tgid: u32, attention: Option<Attention>, loan_until_ns: u64) -> Process {
-        Process { tgid, attention, loan_until_ns, channel_read_ns: 0, lift: None, handler: None }
+        Process { tgid, attention, loan_until_ns, channel_read_ns: 0, lift: None, handler: None, raised_ns: [0; 2] }
     }
 
     fn stat(flags: u32, nice: i32, policy: u32) -> String {

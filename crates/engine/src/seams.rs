@@ -1,16 +1,23 @@
 //! What the daemon needs of the world, as small traits: each has a fake in the tests.
 
-use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, path::Path, sync::Arc, time::Duration};
 
-use crate::channel::hosts;
+use tracing::info;
+
+use crate::{
+    Error,
+    backend::nice::{self, KernelTasks, Nice},
+    channel::hosts,
+};
 
 use crate::config::{BackendKind, Config};
 
 pub use appease_bpf::{
     Access, Attention, Begun, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Handler, Hits, Hop,
-    LaneTimes, Lift, Lock, MAX_RULES, MissingHook, Object, Policy, Process, Protocol, RULES_PER_TARGET, Request, Rule,
-    SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target,
+    LaneTimes, Lift, Lock, MAX_RULES, MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises,
+    Request, Rule, SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target,
     features::{self, Features},
+    tasks::{self, Setting, Slice},
 };
 
 /// Knows who serves whom.
@@ -26,11 +33,6 @@ pub trait Eyes {
     fn listener_changes(&self) -> Option<u64>;
     /// Hooks that are not attached.
     fn missing(&self) -> Vec<MissingHook>;
-    /// What is known of the process `pid`; `None` when nothing is.
-    ///
-    /// # Errors
-    /// When there is no such process, or the kernel refuses.
-    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError>;
     /// Counters by name.
     ///
     /// # Errors
@@ -75,8 +77,44 @@ pub trait Eyes {
     fn set_write_rules(&mut self, sockets: bool);
 }
 
+/// Knows what is done for whom, and keeps the account of a backend in user space.
+pub trait Witness {
+    /// What is known of the process `pid`; `None` when nothing is.
+    ///
+    /// # Errors
+    /// When there is no such process, or the kernel refuses.
+    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError>;
+    /// What a backend in user space must know, since the last call.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn news(&self) -> Result<Vec<News>, BpfError>;
+    /// Readable when there are news; `None` when none are told.
+    fn news_fd(&self) -> Option<BorrowedFd<'_>>;
+    /// Says that a process's threads are going to be changed, whose CPU time so far is not charged.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn take_on(&self, tgid: u32, total_ns: u64) -> Result<(), BpfError>;
+    /// Charges the request that a process serves for what is new of its CPU time.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn charge(&self, tgid: u32, total_ns: u64) -> Result<(), BpfError>;
+    /// Has the next reason to serve a process told again; whether it remains changed, which its children must be told of.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn let_go(&self, tgid: u32, changed: bool) -> Result<(), BpfError>;
+    /// Policy rbpe: which reads raise the reader.
+    fn set_raises(&mut self, raises: Raises);
+}
+
 /// Schedules; dropping it detaches it.
 pub trait Backend {
+    /// Acts on what the eyes have seen meanwhile. When it wants to be called again at the latest, ns; it is also when they have
+    /// news, and once a second.
+    fn act<W: Witness>(&mut self, witness: &mut W, now_ns: u64) -> Option<u64>;
     /// Why the kernel has detached it, when it has.
     fn exit(&self) -> Option<Exit>;
     /// CPU nanoseconds by lane since it was attached.
@@ -104,7 +142,7 @@ pub trait Backend {
 /// Where eyes and backends come from.
 pub trait Platform {
     /// Its eyes.
-    type Eyes: Eyes + 'static;
+    type Eyes: Eyes + Witness + 'static;
     /// Its backend.
     type Backend: Backend + 'static;
 
@@ -115,6 +153,11 @@ pub trait Platform {
     /// # Errors
     /// When the kernel refuses.
     fn sense(&self, options: &SenseOptions) -> Result<Self::Eyes, BpfError>;
+    /// Takes back what a daemon that was killed has left changed.
+    ///
+    /// # Errors
+    /// When there is a record of it that cannot be read.
+    fn recover(&self, run_dir: &Path) -> Result<(), Error>;
     /// Attaches what acts.
     ///
     /// # Errors
@@ -135,7 +178,7 @@ pub struct Machine;
 
 impl Platform for Machine {
     type Eyes = Sensor;
-    type Backend = Option<Scheduler>;
+    type Backend = Acting;
 
     fn features(&self) -> Features {
         features::probe()
@@ -145,10 +188,25 @@ impl Platform for Machine {
         Sensor::load(options)
     }
 
-    fn attach(&self, eyes: &Sensor, config: &Config) -> Result<Option<Scheduler>, BpfError> {
+    fn recover(&self, run_dir: &Path) -> Result<(), Error> {
+        let found = nice::take_back(&KernelTasks, run_dir)?;
+        if found > 0 {
+            info!("{found} threads have back the nice value and slice that a daemon has left changed which was killed");
+        }
+        Ok(())
+    }
+
+    fn attach(&self, eyes: &Sensor, config: &Config) -> Result<Acting, BpfError> {
         match config.backend {
-            BackendKind::Auto | BackendKind::Scx => Scheduler::attach(eyes, &config.sense, &config.sched).map(Some),
-            BackendKind::None => Ok(None),
+            BackendKind::Auto | BackendKind::Scx => {
+                Scheduler::attach(eyes, &config.sense, &config.sched).map(|scheduler| Acting::Scx(Box::new(scheduler)))
+            }
+            BackendKind::Nice => {
+                let nice = Nice::new(KernelTasks, &config.sense, &config.run_dir);
+                be_prompt();
+                Ok(Acting::Nice(Box::new(nice)))
+            }
+            BackendKind::None => Ok(Acting::Nothing),
         }
     }
 
@@ -178,10 +236,6 @@ impl Eyes for Sensor {
 
     fn missing(&self) -> Vec<MissingHook> {
         Self::missing(self)
-    }
-
-    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError> {
-        Self::process(self, pid)
     }
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
@@ -221,25 +275,94 @@ impl Eyes for Sensor {
     }
 }
 
-/// Nothing acts without one.
-impl Backend for Option<Scheduler> {
+impl Witness for Sensor {
+    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError> {
+        Self::process(self, pid)
+    }
+
+    fn news(&self) -> Result<Vec<News>, BpfError> {
+        Self::news(self)
+    }
+
+    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        Self::news_fd(self)
+    }
+
+    fn take_on(&self, tgid: u32, total_ns: u64) -> Result<(), BpfError> {
+        Self::take_on(self, tgid, total_ns)
+    }
+
+    fn charge(&self, tgid: u32, total_ns: u64) -> Result<(), BpfError> {
+        Self::charge(self, tgid, total_ns)
+    }
+
+    fn let_go(&self, tgid: u32, changed: bool) -> Result<(), BpfError> {
+        Self::let_go(self, tgid, changed)
+    }
+
+    fn set_raises(&mut self, raises: Raises) {
+        Self::set_raises(self, raises);
+    }
+}
+
+/// What acts on this machine.
+pub enum Acting {
+    /// A scheduler in the kernel.
+    Scx(Box<Scheduler>),
+    /// This process, by nice values.
+    Nice(Box<Nice<KernelTasks>>),
+    /// The kernel's own scheduler alone.
+    Nothing,
+}
+
+/// Who waits for the CPU itself cannot give it to others in time.
+fn be_prompt() {
+    const NICE: i32 = -20;
+    const SLICE_NS: u64 = 100_000;
+    let slice = if tasks::default_slice_ns().is_some() { Slice::Of(SLICE_NS) } else { Slice::Absent };
+    if let Err(error) = tasks::set(0, NICE, slice) {
+        info!("the daemon keeps its nice value, and is late under load: {error}");
+    }
+}
+
+impl Acting {
+    fn scheduler(&self) -> Option<&Scheduler> {
+        match self {
+            Self::Scx(scheduler) => Some(scheduler),
+            Self::Nice(_) | Self::Nothing => None,
+        }
+    }
+}
+
+/// The kernel's own scheduler tells nothing of lanes.
+impl Backend for Acting {
+    fn act<W: Witness>(&mut self, witness: &mut W, now_ns: u64) -> Option<u64> {
+        match self {
+            Self::Nice(nice) => nice.act(witness, now_ns),
+            Self::Scx(_) | Self::Nothing => None,
+        }
+    }
+
     fn exit(&self) -> Option<Exit> {
-        self.as_ref().and_then(Scheduler::exit)
+        self.scheduler().and_then(Scheduler::exit)
     }
 
     fn lanes(&self) -> Result<LaneTimes, BpfError> {
-        self.as_ref().map_or_else(|| Ok(LaneTimes::default()), Scheduler::lanes)
+        self.scheduler().map_or_else(|| Ok(LaneTimes::default()), Scheduler::lanes)
     }
 
     fn process_lanes(&self, pid: u32) -> Result<LaneTimes, BpfError> {
-        self.as_ref().map_or_else(|| Ok(LaneTimes::default()), |scheduler| scheduler.process_lanes(pid))
+        self.scheduler().map_or_else(|| Ok(LaneTimes::default()), |scheduler| scheduler.process_lanes(pid))
     }
 
     fn commands(&self) -> Result<BTreeMap<String, LaneTimes>, BpfError> {
-        self.as_ref().map_or_else(|| Ok(BTreeMap::default()), Scheduler::commands)
+        self.scheduler().map_or_else(|| Ok(BTreeMap::default()), Scheduler::commands)
     }
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
-        self.as_ref().map_or_else(|| Ok(Vec::new()), Scheduler::counters)
+        match self {
+            Self::Nice(nice) => Ok(nice.counters()),
+            _ => self.scheduler().map_or_else(|| Ok(Vec::new()), Scheduler::counters),
+        }
     }
 }

@@ -17,7 +17,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::{spec::tests::spec, *};
-use crate::seams::{BpfError, Eyes, Hits, MissingHook, Process, RULES_PER_TARGET, Rule, Slot, Target};
+use crate::seams::{BpfError, Eyes, Hits, MissingHook, RULES_PER_TARGET, Rule, Slot, Target};
 
 /// Ten thousand of anything take a fraction of this on a busy machine; what grows with the square takes far more.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(6);
@@ -63,10 +63,6 @@ impl Eyes for FakeKernel {
 
     fn missing(&self) -> Vec<MissingHook> {
         Vec::new()
-    }
-
-    fn process(&self, _: u32) -> Result<Option<Process>, BpfError> {
-        Ok(None)
     }
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {

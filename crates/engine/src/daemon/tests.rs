@@ -7,7 +7,7 @@ use std::{
         fd::BorrowedFd,
         unix::fs::{MetadataExt, PermissionsExt},
     },
-    path::PathBuf,
+    path::{Path, PathBuf},
     rc::Rc,
     sync::{
         Arc,
@@ -25,8 +25,8 @@ use crate::{
     control::{Client, ControlProxy, Standing},
     names::tests::root,
     seams::{
-        Attention, Begun, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, Object, Request, Rule,
-        SenseOptions, Slot, Target,
+        Attention, Begun, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, News, Object, Raises,
+        Request, Rule, SenseOptions, Slot, Target, Witness,
         features::{Btf, Lockdown, SchedExt},
     },
 };
@@ -41,6 +41,8 @@ struct World {
     attachments: Cell<u32>,
     attached_now: Cell<u32>,
     stood_down: Cell<u32>,
+    acts: Cell<u32>,
+    recovered: Cell<u32>,
     kernel: FakeKernel,
     lookups: Arc<AtomicUsize>,
 }
@@ -66,6 +68,7 @@ impl Platform for Fake {
         Features {
             kernel: "7.2.13".into(),
             privileged: true,
+            renices: true,
             btf: Btf::Sound,
             sched_ext: self.0.sched_ext.clone().unwrap_or(SchedExt::Idle),
             lockdown: Lockdown::Off,
@@ -76,7 +79,13 @@ impl Platform for Fake {
         Ok(FakeEyes(Rc::clone(&self.0)))
     }
 
-    fn attach(&self, _: &FakeEyes, _: &Config) -> Result<FakeBackend, BpfError> {
+    fn recover(&self, _: &Path) -> Result<(), Error> {
+        self.0.recovered.set(self.0.recovered.get() + 1);
+        Ok(())
+    }
+
+    fn attach(&self, _: &FakeEyes, config: &Config) -> Result<FakeBackend, BpfError> {
+        assert_eq!(config.sense.tells, config.backend == BackendKind::Nice, "only it is told");
         self.0.attachments.set(self.0.attachments.get() + 1);
         self.0.attached_now.set(self.0.attached_now.get() + 1);
         Ok(FakeBackend(Rc::clone(&self.0)))
@@ -113,32 +122,12 @@ impl Eyes for FakeEyes {
     }
 
     fn missing(&self) -> Vec<MissingHook> {
-        vec![MissingHook { function: "joydev_read", lost: "joysticks as channels", module: Some("joydev") }]
-    }
-
-    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError> {
-        let request = Request {
-            id: 1,
-            opened_ns: NOW - 5_000_000,
-            served_ns: 1_000_000,
-            budget_ns: 2_000_000_000,
-            channel: Channel::Tty,
-            rule: 2,
-            device: Some((4, 1)),
-            reader_tgid: 10,
-            peer: None,
-        };
-        let path = if pid == 20 { vec![Hop { at_ns: NOW, tgid: 10, object: Object::Fork }] } else { vec![] };
-        let attention = Attention { request, since_ns: NOW, until_ns: NOW + 1_000, path };
-        let process = Process {
-            tgid: pid,
-            attention: Some(attention),
-            loan_until_ns: 0,
-            channel_read_ns: 0,
-            lift: None,
-            handler: None,
-        };
-        Ok((pid == 10 || pid == 20).then_some(process))
+        vec![MissingHook {
+            function: "joydev_read",
+            lost: "joysticks as channels",
+            module: Some("joydev"),
+            former: None,
+        }]
     }
 
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
@@ -178,7 +167,62 @@ impl Eyes for FakeEyes {
     }
 }
 
+impl Witness for FakeEyes {
+    fn process(&self, pid: u32) -> Result<Option<Process>, BpfError> {
+        let request = Request {
+            id: 1,
+            opened_ns: NOW - 5_000_000,
+            served_ns: 1_000_000,
+            budget_ns: 2_000_000_000,
+            channel: Channel::Tty,
+            rule: 2,
+            device: Some((4, 1)),
+            reader_tgid: 10,
+            peer: None,
+        };
+        let path = if pid == 20 { vec![Hop { at_ns: NOW, tgid: 10, object: Object::Fork }] } else { vec![] };
+        let attention = Attention { request, since_ns: NOW, until_ns: NOW + 1_000, path };
+        let process = Process {
+            tgid: pid,
+            attention: Some(attention),
+            loan_until_ns: 0,
+            channel_read_ns: 0,
+            lift: None,
+            handler: None,
+            raised_ns: [0; 2],
+        };
+        Ok((pid == 10 || pid == 20).then_some(process))
+    }
+
+    fn news(&self) -> Result<Vec<News>, BpfError> {
+        Ok(Vec::new())
+    }
+
+    fn news_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn take_on(&self, _: u32, _: u64) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn charge(&self, _: u32, _: u64) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn let_go(&self, _: u32, _: bool) -> Result<(), BpfError> {
+        Ok(())
+    }
+
+    fn set_raises(&mut self, _: Raises) {}
+}
+
 impl Backend for FakeBackend {
+    fn act<W: Witness>(&mut self, _: &mut W, now_ns: u64) -> Option<u64> {
+        self.0.acts.set(self.0.acts.get() + 1);
+        Some(now_ns)
+    }
+
     fn exit(&self) -> Option<Exit> {
         // An exit is told once: a scheduler that is attached anew has none.
         let (reason, restart) = self.0.exit.take()?;
@@ -406,9 +450,26 @@ fn another_scheduler_keeps_ours_out() {
 }
 
 #[test]
-fn a_kernel_without_sched_ext_is_left_untouched() {
+fn a_kernel_without_sched_ext_has_nice_values() {
     let setting = Setting::new(World { sched_ext: Some(SchedExt::Absent), ..World::default() });
-    let error = block_on(setting.serve(std::future::pending())).expect_err("impossible").to_string();
+    let status = block_on(setting.during(async {
+        let status = setting.connect().await.status().await.expect("conversation").expect("answer");
+        while setting.world.acts.get() < 3 {
+            time::sleep(Duration::from_millis(10)).await;
+        }
+        status
+    }));
+    assert_eq!(status.backend, "nice");
+    assert_eq!(setting.world.recovered.get(), 1, "what an earlier one left is taken back first");
+}
+
+#[test]
+fn a_kernel_without_sched_ext_is_left_untouched_where_that_is_wanted() {
+    let setting = Setting::new(World { sched_ext: Some(SchedExt::Absent), ..World::default() });
+    let config = Config { backend: BackendKind::Scx, ..setting.config() };
+    let platform = Fake(Rc::clone(&setting.world));
+    let serving = serve(&config, &platform, std::future::pending(), &setting.reload);
+    let error = block_on(serving).expect_err("impossible").to_string();
     assert!(error.contains("has no sched_ext"), "{error}");
     assert_eq!(std::fs::read_dir(setting.run_dir.path()).expect("readable").count(), 0, "no file is left");
 }

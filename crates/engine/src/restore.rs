@@ -1,0 +1,14 @@
+//! `appease restore`: takes back what a daemon that was killed has left changed.
+
+use std::path::Path;
+
+use crate::{Error, backend::nice, lock::Lock};
+
+/// How many threads were given back what they had.
+///
+/// # Errors
+/// When a daemon runs, which does that itself, or its directory cannot be read.
+pub fn run(run_dir: &Path) -> Result<usize, Error> {
+    Lock::refuse_if_held(run_dir)?;
+    nice::take_back(&nice::KernelTasks, run_dir)
+}
