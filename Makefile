@@ -17,6 +17,8 @@ OUT := $(TARGET)/demo
 
 # Kernels of the tests: the newest that loads sched_ext programs, and the oldest series that is supported.
 KERNELS ?= default,6.18
+# One without sched_ext, for the nice backend: Debian 13's own.
+NICE_KERNEL := 6.12
 
 .PHONY: help
 help: ## this list
@@ -34,7 +36,7 @@ build: deps ## release build of all programs
 
 .PHONY: lab
 lab: build ## release build, and the images of all scenarios
-	$(LAB) build --kernel $(KERNELS)
+	$(LAB) build --kernel $(KERNELS),$(NICE_KERNEL)
 
 .PHONY: demo
 demo: build ## typing, a command and a video at 16 hogs, under eevdf and under appease

@@ -48,7 +48,8 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-programs                        check what the kernel's verifier had to do for ours
        appease-guest check-classes                         check shares by nice value and policy, and realtime classes
        appease-guest check-cpus                            check affinity, and a CPU that goes and comes
-       appease-guest check-leaving                         check what our scheduler leaves behind";
+       appease-guest check-leaving                         check what our scheduler leaves behind
+       appease-guest check-nice                            check whose nice values are changed, and given back";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -69,6 +70,8 @@ fn main() -> ExitCode {
         ["check-classes"] => classes::check(),
         ["check-cpus"] => classes::check_cpus(),
         ["check-leaving"] => classes::check_leaving(),
+        ["check-nice"] => classes::check_nice(),
+        ["bear", node] => classes::bear(node),
         ["nap", busy_ms, sleep_ms] => classes::nap(busy_ms, sleep_ms),
         ["sense-actor", dir, name] => sense::act(dir, name),
         _ => {

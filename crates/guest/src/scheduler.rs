@@ -99,14 +99,17 @@ impl Kind {
     /// Whether it has the X server serve the focus first: what our own policy brings, and others do not.
     fn serves_focus(&self) -> bool {
         let ours = |word: &Option<String>, but: &[&str]| word.as_deref().is_none_or(|word| but.contains(&word));
-        matches!(self, Self::Appease { policy, backend } if ours(policy, &["appease"]) && ours(backend, &["auto", "scx"]))
+        matches!(self, Self::Appease { policy, backend } if ours(policy, &["appease"]) && ours(backend, &["auto", "scx", "nice"]))
     }
 
     fn uses_sched_ext(&self) -> bool {
         match self {
             Self::Eevdf | Self::Scopes | Self::Nice => false,
             Self::Peer(_) => true,
-            Self::Appease { backend, .. } => backend.as_deref() != Some("none"),
+            Self::Appease { policy, backend } => {
+                let elsewhere = |word: &str| ["nice", "none"].contains(&word);
+                policy.as_deref() != Some("rbpe") && !backend.as_deref().is_some_and(elsewhere)
+            }
         }
     }
 }
@@ -174,12 +177,19 @@ impl Scheduler {
         }
     }
 
+    /// Its daemon's process, if it has one.
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Program::pid)
+    }
+
     /// Sends its daemon a signal; after how many ms the kernel schedules by itself, and how the daemon ended.
     pub fn end_by(mut self, signal: Signal) -> Result<(f64, ExitStatus)> {
         let mut daemon = self.daemon.take().context("the kernel's own scheduler has no daemon")?;
         let begin_ns = clock::now_ns();
         daemon.signal(signal)?;
-        wait_until_disabled(1);
+        if self.kind.uses_sched_ext() {
+            wait_until_disabled(1);
+        }
         let gone_ms = clock::to_ms(clock::now_ns() - begin_ns);
         let Some((status, _)) = daemon.wait_until(clock::now_ns() + STOP_LIMIT_S * clock::SECOND)? else {
             bail!(daemon.complaint(&format!("did not end within {STOP_LIMIT_S} s")));
@@ -326,6 +336,7 @@ mod tests {
             ("scx_lavd", Kind::Peer("scx_lavd".into())),
             ("appease", ours(None, None)),
             ("appease:rsio@none", ours(Some("rsio"), Some("none"))),
+            ("appease@nice", ours(None, Some("nice"))),
         ] {
             assert_eq!(Kind::parse(name).expect(name), kind);
         }
@@ -338,10 +349,16 @@ mod tests {
             ("appease:appease@scx", true),
             ("appease:rsio", false),
             ("appease:appease@none", false),
+            ("appease@nice", true),
             ("eevdf", false),
             ("scx_lavd", false),
         ] {
             assert_eq!(Kind::parse(name).expect(name).serves_focus(), serves, "{name}");
+        }
+        for (name, uses) in
+            [("appease", true), ("appease@nice", false), ("appease:rbpe", false), ("appease:rsio@none", false)]
+        {
+            assert_eq!(Kind::parse(name).expect(name).uses_sched_ext(), uses, "{name}");
         }
         let error = Kind::parse("eevfd").expect_err("unknown");
         insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);

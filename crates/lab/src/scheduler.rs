@@ -9,9 +9,9 @@ use crate::host::Layout;
 /// The peers that `appease-lab peers` builds.
 pub const PEERS: [&str; 4] = ["scx_bpfland", "scx_lavd", "scx_flash", "scx_cosmos"];
 /// Our policies; a new one is a line here.
-const POLICIES: [&str; 2] = ["appease", "rsio"];
-/// Its backends, likewise: one that only watches, to tell what watching costs.
-const BACKENDS: [&str; 2] = ["scx", "none"];
+const POLICIES: [&str; 3] = ["appease", "rsio", "rbpe"];
+/// Its backends, likewise: one that acts by nice values, and one that only watches, to tell what watching costs.
+const BACKENDS: [&str; 3] = ["scx", "nice", "none"];
 /// What can be written without building a peer.
 pub const OURS: [&str; 4] = ["eevdf", "eevdf-scopes", "eevdf-nice", "appease"];
 /// Schedulers that are the kernel's own.
@@ -26,7 +26,7 @@ pub enum Scheduler {
     Kernel(&'static str),
     /// A sched_ext scheduler of others.
     Peer(String),
-    /// Ours, with a policy.
+    /// Ours, with a policy and a backend.
     Appease(String),
 }
 
@@ -37,8 +37,10 @@ impl FromStr for Scheduler {
         if let Some(name) = KERNEL.iter().find(|name| **name == text) {
             return Ok(Self::Kernel(name));
         }
-        if let Some(words) = text.strip_prefix("appease:") {
+        let words = text.strip_prefix("appease").filter(|words| words.starts_with([':', '@']));
+        if let Some(words) = words {
             let (policy, backend) = words.split_once('@').unwrap_or((words, BACKENDS[0]));
+            let policy = policy.strip_prefix(':').unwrap_or(POLICIES[0]);
             if !POLICIES.contains(&policy) {
                 bail!("policy \"{policy}\" is not known: there is {}", POLICIES.join(", "));
             }
@@ -56,7 +58,7 @@ impl FromStr for Scheduler {
                 Ok(Self::Peer(peer.into()))
             }
             _ => bail!(
-                "scheduler \"{text}\" is not known: there is {}, appease, appease:POLICY[@BACKEND], and peers like {}",
+                "scheduler \"{text}\" is not known: there is {}, appease[:POLICY][@BACKEND], and peers like {}",
                 KERNEL.join(", "),
                 PEERS.join(", ")
             ),
@@ -103,9 +105,17 @@ mod tests {
 
     #[test]
     fn names_are_kept() {
-        for name in
-            ["eevdf", "eevdf-scopes", "eevdf-nice", "scx_lavd", "appease", "appease:appease", "appease:rsio@none"]
-        {
+        for name in [
+            "eevdf",
+            "eevdf-scopes",
+            "eevdf-nice",
+            "scx_lavd",
+            "appease",
+            "appease@nice",
+            "appease:appease",
+            "appease:rbpe@nice",
+            "appease:rsio@none",
+        ] {
             assert_eq!(name.parse::<Scheduler>().map(|s| s.to_string()).ok().as_deref(), Some(name));
         }
     }
@@ -113,9 +123,10 @@ mod tests {
     #[test]
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
-        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease, appease:POLICY[@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
-        insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio"#);
-        insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, none"#);
+        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
+        insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio, rbpe"#);
+        insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, nice, none"#);
+        assert!(told("appeased").contains("is not known"));
         assert!(!told("scx_../../bin/sh").is_empty());
     }
 }

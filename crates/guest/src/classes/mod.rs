@@ -6,12 +6,13 @@
 mod cpus;
 mod fair;
 mod leaving;
+mod nice;
 mod realtime;
 mod task;
 
-use std::time::Duration;
+use std::{fs::File, io::Read, process::Command, time::Duration};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
@@ -39,6 +40,22 @@ pub fn check_cpus() -> Result<()> {
 /// `check-leaving`: what our scheduler leaves behind when it ends, or is killed. Starts it itself.
 pub fn check_leaving() -> Result<()> {
     carry_out(leaving::check)
+}
+
+/// `check-nice`: whose nice values the backend of that name changes, and that all are given back. Starts it itself.
+pub fn check_nice() -> Result<()> {
+    carry_out(nice::check)
+}
+
+/// `bear NODE`: reads events of an input device; each has it start a child that sleeps.
+pub fn bear(node: &str) -> Result<()> {
+    let mut device = File::open(node).with_context(|| format!("open {node}"))?;
+    let mut children = Vec::new();
+    let mut events = [0; 24 * 64];
+    while device.read(&mut events).with_context(|| format!("read {node}"))? > 0 {
+        children.push(Command::new("sleep").arg("1000000").spawn().context("start sleep")?);
+    }
+    Ok(())
 }
 
 /// `nap BUSY_MS SLEEP_MS`: burns CPU time and sleeps, by turns, for ever.

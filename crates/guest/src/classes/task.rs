@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, setpriority_process};
 
 use crate::{
     clock::{self, Deadline},
@@ -72,6 +73,24 @@ impl Task {
         Ok(Standing::read(&format!("/proc/{}", self.pid())).with_context(|| format!("task {} is gone", self.pid()))?.1)
     }
 
+    /// Gives it another nice value, as its user would.
+    pub fn renice(&self, nice: i32) -> Result<()> {
+        setpriority_process(Pid::from_child(&self.0).into(), nice).context("set a nice value")
+    }
+
+    /// Has it start a child each time that the device of `node` tells something.
+    pub fn bearer(by: &str, node: &str) -> Result<Self> {
+        let guest = format!("{}/appease-guest", crate::system::TOOLS);
+        Self::start(by, &[&guest, "bear", node])
+    }
+
+    /// Its children.
+    pub fn children(&self) -> Vec<u32> {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+    }
+
     /// Whether a scheduler of `sched_ext` schedules it.
     pub fn is_in_sched_ext(&self) -> Result<bool> {
         let path = format!("/proc/{}/sched", self.pid());
@@ -122,6 +141,17 @@ impl Standing {
         };
         Some((field(22)?.parse().ok()?, standing))
     }
+}
+
+/// The nice value of a process.
+pub fn nice_of(pid: u32) -> Result<i32> {
+    Ok(Standing::read(&format!("/proc/{pid}")).with_context(|| format!("task {pid} is gone"))?.1.nice)
+}
+
+/// Slice of a process in nanoseconds, where the kernel shows it.
+pub fn slice_of(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/sched")).ok()?;
+    text.lines().find(|line| line.starts_with("se.slice "))?.rsplit(' ').next()?.parse().ok()
 }
 
 /// Policy, realtime priority and nice value of threads, by number and beginning.

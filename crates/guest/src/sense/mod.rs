@@ -9,7 +9,7 @@ mod actor;
 mod answer;
 mod cases;
 mod cgroup;
-mod device;
+pub mod device;
 mod handling;
 mod hidraw;
 mod hogs;

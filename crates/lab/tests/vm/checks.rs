@@ -72,9 +72,27 @@ const MULTIUSER_MAX_MS: f64 = 500.0;
 /// As many of them at least, or some user had none.
 const MULTIUSER_LEAST: u64 = 20;
 
+/// A kernel without sched_ext, where nice values are what there is. Its screen is drawn by other ways than the meter watches.
+pub const NICE_KERNEL: &str = "6.12";
+/// How many times faster than under EEVDF a command is by nice values at 16 hogs, at least: five sixths of the CPU for one of 17
+/// would be 14.
+const COMMAND_BY_NICE_RATIO: f64 = 8.0;
+
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 11] =
-    ["background", "classes", "command", "cost", "cpus", "leaving", "programs", "scroll", "sense", "typing", "video"];
+pub const SHORT: [&str; 12] = [
+    "background",
+    "classes",
+    "command",
+    "cost",
+    "cpus",
+    "leaving",
+    "nice",
+    "programs",
+    "scroll",
+    "sense",
+    "typing",
+    "video",
+];
 
 type Holds = Box<dyn FnOnce(&Machines) -> anyhow::Result<()> + Send>;
 
@@ -140,6 +158,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::on(kernel, "command_is_slow_under_eevdf", command_under_eevdf));
             checks.push(Check::on(kernel, "two_cpus_are_kept_at_work", two_cpus));
         }
+        checks.push(Check::on(kernel, "command_is_fast_by_nice_values", command_by_nice));
         for cpus in [2, 4] {
             let fast = move |machines: &Machines, kernel: &str| command_on_cpus(machines, kernel, cpus);
             checks.push(Check::on(kernel, &format!("command_is_fast_on_{cpus}_cpus"), fast).in_host_time());
@@ -173,6 +192,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, "build:64", "film_keeps_its_rate", media));
         }
     }
+    checks.push(Check::on(NICE_KERNEL, "nice_values_are_given_back", nice));
     for kernel in kernels {
         checks.push(Check::on(kernel, "sense", |machines, kernel| sense(machines, kernel, "appease")));
         if !full {
@@ -478,6 +498,20 @@ fn cpus(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 /// The daemon ends, and is killed.
 fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("leaving", "eevdf", "none").on(kernel)).map(drop)
+}
+
+/// Whose nice values are changed, and that all are given back: the guest's own checks.
+fn nice(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("nice", "eevdf", "none").on(kernel)).map(drop)
+}
+
+fn command_by_nice(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let runs = ["eevdf", "appease@nice"].map(|scheduler| Spec::new("command", scheduler, "hogs:16").on(kernel));
+    let [eevdf, ours] = machines.good_runs(runs)?;
+    all_answered(&ours)?;
+    let [of_eevdf, of_ours] = spreads([&eevdf, &ours], "command_ms")?;
+    enough("commands", of_ours, 3)?;
+    within("p50 of commands by nice values against EEVDF's", of_ours.p50, of_eevdf.p50, 1.0 / COMMAND_BY_NICE_RATIO)
 }
 
 /// A scenario of checks, of which none may fail.
