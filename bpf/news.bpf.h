@@ -44,7 +44,8 @@ static __always_inline void tell_wanted(u32 *told, u32 as, u32 tgid)
 	if (!one)
 		return;
 	*told |= as;
-	bpf_ringbuf_submit(one, 0);
+	/* By itself the ring wakes nobody up while something is in it that did not: births. */
+	bpf_ringbuf_submit(one, BPF_RB_FORCE_WAKEUP);
 }
 
 /* The same of the current process. What the kernel does is not changed by user space. */
@@ -62,6 +63,7 @@ static __always_inline void tell_born(struct task_struct *parent, struct task_st
 {
 	struct appease_process *from, *to;
 	struct appease_news *one;
+	bool is_urgent;
 
 	if (!tells)
 		return;
@@ -82,7 +84,8 @@ static __always_inline void tell_born(struct task_struct *parent, struct task_st
 	one->tid = child->pid;
 	one->parent_tgid = parent->tgid;
 	one->parent = parent->pid;
-	bpf_ringbuf_submit(one, bpf_ringbuf_query(&news, BPF_RB_AVAIL_DATA) < NEWS_URGENT ? BPF_RB_NO_WAKEUP : 0);
+	is_urgent = bpf_ringbuf_query(&news, BPF_RB_AVAIL_DATA) >= NEWS_URGENT;
+	bpf_ringbuf_submit(one, is_urgent ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
 /* Policy rbpe: the current process got something from a socket, of which kind @raise says. */
