@@ -177,11 +177,6 @@ impl Scheduler {
         }
     }
 
-    /// Its daemon's process, if it has one.
-    pub fn pid(&self) -> Option<u32> {
-        self.daemon.as_ref().map(Program::pid)
-    }
-
     /// Sends its daemon a signal; after how many ms the kernel schedules by itself, and how the daemon ended.
     pub fn end_by(mut self, signal: Signal) -> Result<(f64, ExitStatus)> {
         let mut daemon = self.daemon.take().context("the kernel's own scheduler has no daemon")?;

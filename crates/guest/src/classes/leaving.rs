@@ -37,12 +37,12 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         let ours = Scheduler::start(Kind::parse("appease")?)?;
         verdicts.tell(&format!("a daemon starts, to have {name}"), Ok(()));
         verdicts.tell("it schedules", belong_to(&hogs, true));
-        verdicts.tell("policies and priorities are as they were beneath it", are_as(&before));
+        verdicts.tell("policies and priorities are as they were beneath it", are_as(&before, &[]));
         let (gone_ms, status) = ours.end_by(signal)?;
         verdicts.tell(&format!("{name} ends the daemon as it should"), ended_by(status, signal));
         within(verdicts, &format!("gone_after_{name}_ms"), gone_ms, 0.0, GONE_MS);
         verdicts.tell(&format!("the kernel schedules after {name}"), belong_to(&hogs, false));
-        verdicts.tell(&format!("policies and priorities are as they were after {name}"), are_as(&before));
+        verdicts.tell(&format!("policies and priorities are as they were after {name}"), are_as(&before, &[]));
         let [share] = shares([&hogs[0]], WINDOW_MS)?;
         within(verdicts, &format!("hog_after_{name}_pct"), share, GOES_ON_PCT, 100.5);
     }
@@ -68,14 +68,15 @@ pub(super) fn ended_by(status: ExitStatus, signal: Signal) -> Result<()> {
     Ok(())
 }
 
-/// Whether whoever was there, and still is, has what it had.
-fn are_as(before: &Settings) -> Result<()> {
+/// Whether whoever was there, and still is, has what it had, but for processes that are `exempt`.
+pub(super) fn are_as(before: &Settings, exempt: &[u32]) -> Result<()> {
     let now = everybody()?;
     let both: Vec<_> = before.iter().filter_map(|(task, was)| Some((task.0, was, now.get(task)?))).collect();
     if both.len() < SLEEPERS.len() + HOGS.len() {
         bail!("only {} tasks are left of {}", both.len(), before.len());
     }
-    let changed: Vec<_> = both.iter().filter(|(_, was, is)| was != is).collect();
+    let is_exempt = |tid: u64| exempt.iter().any(|&pid| u64::from(pid) == tid);
+    let changed: Vec<_> = both.iter().filter(|(tid, was, is)| was != is && !is_exempt(*tid)).collect();
     ensure!(changed.is_empty(), "task, policy, priority and nice before and now: {changed:?}");
     Ok(())
 }

@@ -5,7 +5,7 @@ use rustix::process::Signal;
 
 use super::{
     Verdicts,
-    leaving::{HOGS, SLEEPERS, ended_by},
+    leaving::{HOGS, SLEEPERS, are_as, ended_by},
     task::{Settings, Task, everybody, nice_of, slice_of},
     within,
 };
@@ -54,11 +54,11 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     }
     let before = everybody()?;
     let ours = start(verdicts, &mut stage, "a daemon starts")?;
-    verdicts.tell("nobody is changed by its start", are_as(&before, ours.pid(), &[]));
-    serve(verdicts, &mut stage, &before, &ours)?;
+    verdicts.tell("nobody is changed by its start", are_as(&before, &[]));
+    serve(verdicts, &mut stage, &before)?;
     let (_, status) = ours.end_by(Signal::TERM)?;
     verdicts.tell("SIGTERM ends the daemon as it should", ended_by(status, Signal::TERM));
-    verdicts.tell("all is given back at its end", are_as(&before, None, &[stage.other.pid()]));
+    verdicts.tell("all is given back at its end", are_as(&before, &[stage.other.pid()]));
     verdicts.tell("slices, too", slices_are_alike(&stage));
 
     for (restores, name) in [(true, "appease restore"), (false, "the next daemon")] {
@@ -66,14 +66,13 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         verdicts.tell("the next key serves its reader", press(&mut stage).map(drop));
         let (_, status) = doomed.end_by(Signal::KILL)?;
         verdicts.tell("SIGKILL ends the daemon", ended_by(status, Signal::KILL));
-        verdicts.tell("a killed one gives nothing back", has(&stage.reader, SERVED));
+        verdicts.tell("a killed one gives nothing back", has(stage.reader.pid(), SERVED));
         // The daemon is gone, and its reader goes on.
         stage.device.touch()?;
         clock::sleep_ms(100);
         let next =
             if restores { restore().map(|()| None) } else { start(verdicts, &mut stage, "that one starts").map(Some) }?;
-        let pid = next.as_ref().and_then(Scheduler::pid);
-        verdicts.tell(&format!("all is given back by {name}"), are_as(&before, pid, &[stage.other.pid()]));
+        verdicts.tell(&format!("all is given back by {name}"), are_as(&before, &[stage.other.pid()]));
         verdicts.tell(&format!("also to children, by {name}"), children_have(&stage.reader, BASE));
         if let Some(next) = next {
             next.end_by(Signal::TERM)?;
@@ -96,19 +95,19 @@ fn start(verdicts: &mut Verdicts, stage: &mut Stage, what: &str) -> Result<Sched
 }
 
 /// Somebody presses a key: who reads it is served for a while, and nobody else.
-fn serve(verdicts: &mut Verdicts, stage: &mut Stage, before: &Settings, ours: &Scheduler) -> Result<()> {
+fn serve(verdicts: &mut Verdicts, stage: &mut Stage, before: &Settings) -> Result<()> {
     let soon_ms = press(stage)?;
     within(verdicts, "served_after_ms", soon_ms, 0.0, SOON_MS as f64);
     // It was started at the same moment.
     clock::sleep_ms(SOON_MS);
     verdicts.tell("its child is served, too", newest_child_has(&stage.reader, SERVED));
     let readers = [stage.reader.pid(), stage.other.pid()];
-    verdicts.tell("nobody else is changed", are_as(before, ours.pid(), &readers));
+    verdicts.tell("nobody else is changed", are_as(before, &readers));
     stage.other.renice(OTHERS)?;
     clock::sleep_ms(ATTENTION_MS);
-    verdicts.tell("who is not waited for any more has its own again", has(&stage.reader, BASE));
+    verdicts.tell("who is not waited for any more has its own again", has(stage.reader.pid(), BASE));
     verdicts.tell("its child has what its parent had at first", children_have(&stage.reader, BASE));
-    verdicts.tell("what somebody else has set is kept", has(&stage.other, OTHERS));
+    verdicts.tell("what somebody else has set is kept", has(stage.other.pid(), OTHERS));
     Ok(())
 }
 
@@ -127,27 +126,20 @@ fn press(stage: &mut Stage) -> Result<f64> {
     Ok(clock::to_ms(clock::now_ns() - begin_ns))
 }
 
-fn has(task: &Task, nice: i32) -> Result<()> {
-    let found = nice_of(task.pid())?;
-    ensure!(found == nice, "task {} has nice {found}, and not {nice}", task.pid());
+fn has(pid: u32, nice: i32) -> Result<()> {
+    let found = nice_of(pid)?;
+    ensure!(found == nice, "task {pid} has nice {found}, and not {nice}");
     Ok(())
 }
 
 fn children_have(task: &Task, nice: i32) -> Result<()> {
     let children = task.children();
     ensure!(!children.is_empty(), "task {} has no children", task.pid());
-    for child in children {
-        let found = nice_of(child)?;
-        ensure!(found == nice, "child {child} has nice {found}, and not {nice}");
-    }
-    Ok(())
+    children.into_iter().try_for_each(|child| has(child, nice))
 }
 
 fn newest_child_has(task: &Task, nice: i32) -> Result<()> {
-    let newest = *task.children().last().context("it has no child")?;
-    let found = nice_of(newest)?;
-    ensure!(found == nice, "child {newest} has nice {found}, and not {nice}");
-    Ok(())
+    has(*task.children().last().context("it has no child")?, nice)
 }
 
 /// Readers and their children have the slice of who was never changed, where the kernel shows slices.
@@ -164,15 +156,5 @@ fn restore() -> Result<()> {
     let out = std::process::Command::new(format!("{TOOLS}/appease")).arg("restore").output();
     let out = out.context("start appease restore")?;
     ensure!(out.status.success(), "appease restore: {}", String::from_utf8_lossy(&out.stderr).trim());
-    Ok(())
-}
-
-/// Whether whoever was there, and still is, has what it had; but for the daemon, and processes that are `exempt`.
-fn are_as(before: &Settings, daemon: Option<u32>, exempt: &[u32]) -> Result<()> {
-    let now = everybody()?;
-    let is_exempt = |tid: u64| daemon.into_iter().chain(exempt.iter().copied()).any(|pid| u64::from(pid) == tid);
-    let both = before.iter().filter_map(|(task, was)| Some((task.0, was, now.get(task)?)));
-    let changed: Vec<_> = both.filter(|(tid, was, is)| was != is && !is_exempt(*tid)).collect();
-    ensure!(changed.is_empty(), "task, policy, priority and nice before and now: {changed:?}");
     Ok(())
 }

@@ -46,21 +46,11 @@ impl Device {
 
     /// Its device node whose name begins with `prefix`: `event`, `js`, `mouse`.
     pub fn node(&self, prefix: &str) -> Result<String> {
-        let deadline = Deadline::after_s(10);
-        loop {
+        wait_for_node(&format!("node {prefix}… of a {:?}", self.shape), || {
             let names = fs::read_dir(&self.sys).with_context(|| format!("list {}", self.sys.display()))?;
             let mut names = names.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-            if let Some(name) = names.find(|name| is_node_name(name, prefix)) {
-                let node = format!("/dev/input/{name}");
-                if is_device(Path::new(&node)) {
-                    return Ok(node);
-                }
-            }
-            if deadline.has_passed() {
-                bail!("no node {prefix}… of a {:?} appeared within 10 s", self.shape);
-            }
-            clock::sleep_ms(5);
-        }
+            Ok(names.find(|name| is_node_name(name, prefix)).map(|name| format!("/dev/input/{name}")))
+        })
     }
 
     /// The customer does something with it, once.
@@ -118,8 +108,22 @@ fn is_node_name(name: &str, prefix: &str) -> bool {
     name.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
+/// Waits until `find` finds the path of a device node that is there.
+pub fn wait_for_node(what: &str, find: impl Fn() -> Result<Option<String>>) -> Result<String> {
+    let deadline = Deadline::after_s(10);
+    loop {
+        if let Some(node) = find()?.filter(|node| is_device(Path::new(node))) {
+            return Ok(node);
+        }
+        if deadline.has_passed() {
+            bail!("no {what} appeared within 10 s");
+        }
+        clock::sleep_ms(5);
+    }
+}
+
 /// Whether there is a character device.
-pub fn is_device(path: &Path) -> bool {
+fn is_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|data| data.file_type().is_char_device())
 }
 

@@ -3,13 +3,11 @@
 use std::{
     fs::{self, File},
     io::Write,
-    path::Path,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::device::is_device;
-use crate::clock::{self, Deadline};
+use super::device::wait_for_node;
 
 const UHID: &str = "/dev/uhid";
 /// Of `struct uhid_event` in the kernel's `linux/uhid.h`: kinds of events, and the fields of the one that creates.
@@ -57,21 +55,15 @@ impl RawDevice {
 
     /// Its device node.
     pub fn node(&self) -> Result<String> {
-        let deadline = Deadline::after_s(10);
-        loop {
+        wait_for_node("node of a raw device", || {
             let names = fs::read_dir("/sys/class/hidraw").into_iter().flatten().flatten();
-            for name in names.map(|entry| entry.file_name().to_string_lossy().into_owned()) {
+            let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            let is_ours = |name: &String| {
                 let about = fs::read_to_string(format!("/sys/class/hidraw/{name}/device/uevent")).unwrap_or_default();
-                let node = format!("/dev/{name}");
-                if about.lines().any(|line| line == format!("HID_NAME={NAME}")) && is_device(Path::new(&node)) {
-                    return Ok(node);
-                }
-            }
-            if deadline.has_passed() {
-                bail!("no node of a raw device appeared within 10 s");
-            }
-            clock::sleep_ms(5);
-        }
+                about.lines().any(|line| line == format!("HID_NAME={NAME}"))
+            };
+            Ok(names.find(is_ours).map(|name| format!("/dev/{name}")))
+        })
     }
 
     /// The customer does something with it, once.
