@@ -9,11 +9,18 @@
 #define APPEASE_ABI_H
 
 #include "policy/confidence.h"
+#include "policy/histogram.h"
 
 enum appease_const {
 	/* Hops after which attention is not handed on: input, server, terminal, shell, command and three more. */
 	APPEASE_MAX_HOPS = 8,
 	APPEASE_NR_REQUESTS = 4096,
+	/* Of which one customer may have so many open at a time. */
+	APPEASE_CUSTOMER_REQUESTS = 2048,
+	/* Customers that are told apart; slot 0 is everybody who finds no other one. */
+	APPEASE_NR_CUSTOMERS = 1024,
+	/* Customers by channel whose response times are kept, the latest. */
+	APPEASE_NR_LATENCIES = 512,
 	APPEASE_COMM_LEN = 16,
 	/* Rules of channels; slot 0 is none, the first ones are the classes of devices (enum appease_channel). */
 	APPEASE_MAX_RULES = 16384,
@@ -24,6 +31,8 @@ enum appease_const {
 	APPEASE_HANDLER_PRIMARIES = 4,
 	/* Latest processes that a rule remembers. */
 	APPEASE_RULE_HANDLERS = 4,
+	/* Requests that a screen's server has yet to show, at most; of more, the oldest are shown unseen. */
+	APPEASE_NR_UNSHOWN = 8,
 	/* Longest name of a unix socket. */
 	APPEASE_UNIX_PATH_LEN = 108,
 };
@@ -32,6 +41,7 @@ enum appease_policy {
 	APPEASE_POLICY_APPEASE,
 	APPEASE_POLICY_RSIO,
 	APPEASE_POLICY_RBPE,
+	APPEASE_POLICY_CAS,
 	APPEASE_NR_POLICIES,
 };
 
@@ -88,11 +98,85 @@ struct appease_rule {
 	u64 cgroup_id;	/* of cgroup 2: this one, or below it */
 	u32 cgroup_level;
 	u32 next_handler;
+	u32 weight;	/* of requests by this channel, POLICY_WEIGHT_DEFAULT: 1 */
+	u32 pad;
 	u64 hits;
 	u64 last_ns;
 	struct appease_rule_handler handlers[APPEASE_RULE_HANDLERS];
 };
-_Static_assert(sizeof(struct appease_rule) == 112, "appease_rule");
+_Static_assert(sizeof(struct appease_rule) == 120, "appease_rule");
+
+/* What tells customers apart. */
+enum appease_customer_kind {
+	APPEASE_CUSTOMER_NONE,		/* everybody else */
+	APPEASE_CUSTOMER_SEAT,		/* who sits at the machine; id[0]: uid of the seat's active user, or APPEASE_NOBODY */
+	APPEASE_CUSTOMER_LINE,		/* at a serial line; id[0]: major << 20 | minor */
+	APPEASE_CUSTOMER_ADDRESS,	/* id: far end of a socket, as IPv6 in network order */
+	APPEASE_CUSTOMER_UID,		/* id[0]: real user, in the first user namespace */
+	APPEASE_CUSTOMER_CGROUP,	/* id[0]: cgroup of cgroup 2, that of the process that read */
+	APPEASE_NR_CUSTOMER_KINDS,
+};
+
+/* What a customer is, set before load. */
+enum appease_customer_is {
+	APPEASE_CUSTOMER_IS_AUTO,	/* seat, line or address; behind unix sockets and files the user */
+	APPEASE_CUSTOMER_IS_USER,	/* the user of the process that read; of a seat its own */
+	APPEASE_CUSTOMER_IS_CGROUP,
+	APPEASE_NR_CUSTOMER_IS,
+};
+
+/* No user is known. */
+#define APPEASE_NOBODY 0xffffffffU
+
+struct appease_customer_key {
+	u32 kind;	/* enum appease_customer_kind */
+	u32 pad;
+	u64 id[2];
+};
+_Static_assert(sizeof(struct appease_customer_key) == 24, "appease_customer_key");
+
+/* Key of a prefix tree: of which customers a weight is. The kind is a part of the prefix, 32 bits of it. */
+struct appease_weight_key {
+	u32 prefix;	/* bits of what follows that count: 32 and those of the id */
+	u32 kind;	/* enum appease_customer_kind */
+	u64 id[2];	/* as in appease_customer_key */
+};
+_Static_assert(sizeof(struct appease_weight_key) == 24, "appease_weight_key");
+
+/* Somebody outside who has sent requests. */
+struct appease_customer {
+	struct appease_customer_key key;
+	u64 used_ns;		/* CPU time spent on its requests, decaying (policy/fairness.h) */
+	u64 used_at_ns;		/* when that was right */
+	u64 latest_ns;		/* its latest request; 0: the slot is free */
+	u64 served_ns;		/* CPU time spent on its requests in all */
+	u64 opened;		/* requests in all */
+	u64 answered;		/* of those: ended by their response */
+	u64 silent;		/* ended without one, when nobody had worked on them any more */
+	u64 timed_out;		/* ended without one, while somebody still did */
+	u64 denied;		/* reads that opened none, for this one had too many open */
+	u32 weight;		/* POLICY_WEIGHT_DEFAULT: 1 */
+	u32 open;		/* requests that are open */
+	u32 is_active;		/* its weight is among those of the last second's customers */
+	u32 weights_version;	/* of what the daemon says of weights: this one's is as of that */
+};
+_Static_assert(sizeof(struct appease_customer) == 112, "appease_customer");
+
+struct appease_latency_key {
+	struct appease_customer_key customer;
+	u32 rule;
+	u32 pad;
+};
+_Static_assert(sizeof(struct appease_latency_key) == 32, "appease_latency_key");
+
+/* Requests of a customer by one channel, those that ended by their response. */
+struct appease_latency {
+	u64 response_ns;	/* sums of what the histograms count */
+	u64 unhappiness_ns;
+	u32 response[HISTOGRAM_BUCKETS];	/* from the opening to the last write back */
+	u32 first[HISTOGRAM_BUCKETS];		/* to the first one */
+	u32 unhappiness[HISTOGRAM_BUCKETS];	/* of the request, at its last write back */
+};
 
 enum appease_target_kind {
 	APPEASE_TARGET_DEVICE = 1,	/* id[0]: major << 20 | minor */
@@ -184,6 +268,10 @@ enum appease_counter {
 	APPEASE_CNT_LOCAL_PEER,		/* reads from a channel that came from this machine itself */
 	APPEASE_CNT_NOT_JUDGED,		/* activations whose cohandlers' confidence stays as it was: too many at once */
 	APPEASE_CNT_NOT_TOLD,		/* news that user space was too slow for */
+	APPEASE_CNT_ANSWERED,		/* requests ended by their response */
+	APPEASE_CNT_SILENT,		/* requests ended without one, when nobody worked on them any more */
+	APPEASE_CNT_TIMED_OUT,		/* requests ended without one, while somebody still did */
+	APPEASE_CNT_CUSTOMERS_FULL,	/* requests of customers that find no slot of their own */
 	APPEASE_NR_COUNTERS,
 };
 
@@ -196,6 +284,21 @@ struct appease_hop {
 };
 _Static_assert(sizeof(struct appease_hop) == 16, "appease_hop");
 
+enum appease_request_end {
+	APPEASE_OPEN,
+	APPEASE_OVER,		/* nobody serves it any more */
+	APPEASE_ACCOUNTED,	/* and what it took is in its customer's account */
+};
+
+enum appease_request_flag {
+	/* More may follow its first answer: it went through a terminal, or a process was started for it, or a screen shows it. */
+	APPEASE_REQUEST_GOES_ON = 1,
+	/* Others were told of it by messages. */
+	APPEASE_REQUEST_SHARED = 2,
+	/* A period of a channel that is written to: nobody waits for a response. */
+	APPEASE_REQUEST_PERIOD = 4,
+};
+
 /* One interaction of a customer, shared by all processes that serve it. */
 struct appease_request {
 	u64 id;		/* never 0 in use, never used twice */
@@ -203,13 +306,24 @@ struct appease_request {
 	u64 served_ns;	/* CPU time spent on it by all processes together */
 	u64 budget_ns;	/* batch work from there on */
 	u64 object;	/* which channel: major << 20 | minor of a device; else the kernel's address of inode or socket */
+	u64 served_at_ns;	/* when CPU time was spent on it last */
+	u64 first_response_ns;	/* first and last write back to the customer; 0: none yet */
+	u64 last_response_ns;
 	u32 channel;	/* enum appease_channel */
 	u32 rule;	/* slot of the rule that makes it a channel */
 	u32 reader_tgid;
 	u32 peer_port;	/* of the customer's end of a socket, host order */
 	u64 peer[2];	/* its address, as IPv6 in network order */
+	u32 customer;	/* slot */
+	u32 weight;	/* of customer and channel together */
+	u32 flags;	/* enum appease_request_flag */
+	u32 is_over;	/* enum appease_request_end */
+	/* Policy cas, see policy/share.h. */
+	s64 waiting_ns;	/* shares of those who wait for others */
+	s64 ready_ns;	/* shares of those who wait for a CPU, as of the look at the queue ready_at */
+	u64 ready_at;
 };
-_Static_assert(sizeof(struct appease_request) == 72, "appease_request");
+_Static_assert(sizeof(struct appease_request) == 136, "appease_request");
 
 /* That a process serves a request. */
 struct appease_attention {
@@ -281,6 +395,21 @@ struct appease_account {
 };
 _Static_assert(sizeof(struct appease_account) == 24, "appease_account");
 
+/* What one of several threads of a server works on: the request that it read itself. */
+struct appease_thread {
+	struct appease_attention attention;
+	u64 context_id;		/* as in appease_process */
+};
+_Static_assert(sizeof(struct appease_thread) == sizeof(struct appease_attention) + 8, "appease_thread");
+
+/* Requests that came back to the server of a screen, which has yet to show them. */
+struct appease_unshown {
+	u64 ids[APPEASE_NR_UNSHOWN];
+	u32 slots[APPEASE_NR_UNSHOWN];
+	u32 next;
+	u32 pad;
+};
+
 /* All that is known of a process (thread group). */
 struct appease_process {
 	struct appease_attention attention;
@@ -299,8 +428,11 @@ struct appease_process {
 	u32 told;		/* enum appease_told */
 	u64 charged_ns;		/* what a backend in user space has charged, of all CPU time of the process */
 	u64 raised_ns[2];	/* policy rbpe: latest read from a unix socket, from a network socket */
+	u64 share_of;		/* policy cas: request of which it has a share, see policy/share.h */
+	s64 share_ns;		/* that share */
+	u64 share_since_ns;	/* since when it grows; 0: it stands still */
 };
-_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 144, "appease_process");
+_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 168, "appease_process");
 
 /* A channel that a process handles. */
 struct appease_handled {

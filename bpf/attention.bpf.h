@@ -71,7 +71,13 @@ struct armed {
 	u64 lifts;	/* lifts so far: somebody who is queued already may have to be moved */
 	u64 listeners;	/* so many times TCP sockets began or ceased to listen */
 	u32 raises;	/* policy rbpe: reads from which sockets raise the reader at the present load, enum appease_raise */
-	u32 pad;
+	u32 weights_version;	/* how often the daemon has said what customers weigh; 0: never */
+	u32 seat_uid;	/* active user of the seat, or APPEASE_NOBODY */
+	u32 next_customer;
+	u64 unaccounted;	/* requests that are not accounted for yet */
+	u64 active_weight;	/* of the customers of the last second together */
+	u64 used_ns;	/* what all customers had of the CPU lately, as in appease_customer */
+	u64 used_at_ns;
 };
 
 struct {
@@ -96,7 +102,7 @@ struct {
 } handings SEC(".maps");
 
 /* A section of its own, for the objects share it: a look at it takes two instructions, at an array's entry twelve. */
-struct armed armed SEC(".data.armed");
+struct armed armed SEC(".data.armed") = { .seat_uid = APPEASE_NOBODY };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -104,6 +110,14 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } counters SEC(".maps");
+
+/* Of threads of servers that have several: each may work for another customer. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct appease_thread);
+} threads SEC(".maps");
 
 /* Policy rsio: handlers and cohandlers by process id. */
 struct {
@@ -124,6 +138,12 @@ static __always_inline void count(u32 which)
 static __always_inline bool is_armed(void)
 {
 	return armed.on;
+}
+
+/* Whether messages are followed, each: policies appease and cas. */
+static __always_inline bool follows_messages(void)
+{
+	return policy == APPEASE_POLICY_APPEASE || policy == APPEASE_POLICY_CAS;
 }
 
 static __always_inline bool is_kthread(const struct task_struct *p)
@@ -147,12 +167,12 @@ static __always_inline struct handing *this_handing(void)
 	return bpf_map_lookup_elem(&handings, &zero);
 }
 
-/* The request @id, or NULL if its @slot is used anew. */
+/* The request @id, or NULL if it is over, or its @slot is used anew. */
 static __always_inline struct appease_request *try_request(u32 slot, u64 id)
 {
 	struct appease_request *request = bpf_map_lookup_elem(&requests, &slot);
 
-	return request && request->id == id ? request : NULL;
+	return request && request->id == id && !request->is_over ? request : NULL;
 }
 
 static __always_inline bool is_spent(const struct appease_request *request)
@@ -176,12 +196,6 @@ static __always_inline struct appease_request *try_lookup_request(const struct a
 	return request && !is_spent(request) ? request : NULL;
 }
 
-static __always_inline u64 request_key(const struct appease_request *request, u64 now)
-{
-	return unhappiness_key(unhappiness_opened(request->opened_ns, now, HORIZON_NS), request->served_ns,
-			       REQUEST_WEIGHT);
-}
-
 /* The request for which @process is lifted, or NULL: it is not, or that is over. */
 static __always_inline struct appease_request *try_lifted_for(const struct appease_process *process, u64 now)
 {
@@ -191,6 +205,11 @@ static __always_inline struct appease_request *try_lifted_for(const struct appea
 		return NULL;
 	request = try_request(process->lift.slot, process->lift.request_id);
 	return request && !is_spent(request) ? request : NULL;
+}
+
+static __always_inline struct appease_thread *try_thread(struct task_struct *task)
+{
+	return task->signal->nr_threads > 1 ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
 }
 
 /* The request that @process serves, its own or that of one who waits for its lock; NULL: none. */

@@ -21,13 +21,6 @@
 #define SAME_PERIOD_NS 10000000ULL
 
 struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, APPEASE_MAX_RULES);
-	__type(key, u32);
-	__type(value, struct appease_rule);
-} rules SEC(".maps");
-
-struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, APPEASE_MAX_RULES);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -8,7 +8,7 @@
 #ifndef APPEASE_LANES_BPF_H
 #define APPEASE_LANES_BPF_H
 
-#include "attention.bpf.h"
+#include "customers.bpf.h"
 #include "policy/progress.h"
 
 #define MAX_RT_PRIO 100
@@ -77,6 +77,8 @@ struct task_ctx {
 	u64 queued_ns;	/* since when it waits in a queue of ours; of a kernel thread that sleeps: since when */
 	u64 ran_ns;	/* sum_exec_runtime when last looked at */
 	u64 turn_ns;	/* CPU time since it last woke up */
+	u64 made_ns;	/* policy cas: when its process was made */
+	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
 	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
 	u32 lane;	/* in which it was queued last */
 	u32 pad;
@@ -96,6 +98,12 @@ struct cpu_ctx {
 	u64 other_ns;	/* what they got */
 	u64 kernel_ns;	/* what kernel threads got */
 	u64 turn;	/* the other lane is at its guaranteed turn: nobody displaces it */
+	/* Policy cas: the unhappiest of those who wait, in this look at the queue. */
+	u64 look;
+	s64 best;	/* U of its request; ns */
+	s64 best_share;	/* its own */
+	s32 best_pid;	/* 0: nobody waits */
+	u32 pad;
 };
 
 struct {
@@ -194,6 +202,7 @@ struct standing {
 	struct appease_process *process;
 	bool attended;
 	bool on_loan;	/* attended by that alone */
+	bool is_new;	/* policy cas: by being a new process */
 };
 
 /* Policy rsio: so much sooner goes a handler for each step of its nice value. */
@@ -218,6 +227,27 @@ static __always_inline void judge_handler(struct task_struct *p, u64 mono, struc
 		standing->key = mono + (s64)(p->static_prio - DEFAULT_PRIO) * (s64)NICE_STEP_NS;
 }
 
+/* Policy cas: a new process has a start among the unhappy. */
+static __always_inline void judge_newcomer(struct task_struct *p, u64 mono, struct standing *standing)
+{
+	struct task_ctx *tctx = policy == APPEASE_POLICY_CAS ? try_task_ctx(p) : NULL;
+
+	if (!tctx || !tctx->start_ns)
+		return;
+	standing->attended = standing->is_new = true;
+	standing->key = mono - share_of_newcomer(tctx->made_ns, SHARE_START_NS - tctx->start_ns, mono);
+}
+
+/* The request that @p serves: what it read itself, else its process's. */
+static __always_inline struct appease_request *try_request_of(struct task_struct *p, struct appease_process *process,
+							      u64 mono)
+{
+	struct appease_thread *thread = try_thread(p);
+	struct appease_request *request = thread ? try_lookup_request(&thread->attention, mono) : NULL;
+
+	return request ? request : try_served_by(process, mono);
+}
+
 static __always_inline void judge(struct task_struct *p, u64 mono, struct standing *standing)
 {
 	struct appease_process *process;
@@ -226,16 +256,19 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 	standing->request = NULL;
 	standing->attended = false;
 	standing->on_loan = false;
+	standing->is_new = false;
 	standing->key = 0;
 	if (policy == APPEASE_POLICY_RSIO) {
 		judge_handler(p, mono, standing);
 		return;
 	}
 	process = try_process(p);
-	if (!process)
+	if (!process) {
+		judge_newcomer(p, mono, standing);
 		return;
+	}
 	standing->process = process;
-	standing->request = try_served_by(process, mono);
+	standing->request = try_request_of(p, process, mono);
 	if (standing->request) {
 		standing->attended = true;
 		standing->key = request_key(standing->request, mono);
@@ -244,7 +277,30 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 		standing->on_loan = true;
 		standing->key = unhappiness_key(unhappiness_opened(process->loan_opened_ns, mono, HORIZON_NS),
 						process->loan_ran_ns, REQUEST_WEIGHT);
+	} else {
+		judge_newcomer(p, mono, standing);
 	}
+}
+
+/*
+ * @p wakes up: a request that it has answered is over, for what wakes it is something else. Before it may be lent a turn for
+ * that.
+ */
+static __always_inline void end_answered(struct task_struct *p, u64 mono)
+{
+	struct appease_process *process = policy == APPEASE_POLICY_RSIO ? NULL : try_process(p);
+	struct appease_request *request;
+	struct appease_thread *thread;
+
+	if (!process)
+		return;
+	thread = try_thread(p);
+	request = thread ? try_unexpired(&thread->attention, mono) : NULL;
+	if (request && ends_at_wakeup(request, mono))
+		return;
+	request = try_unexpired(&process->attention, mono);
+	if (request)
+		ends_at_wakeup(request, mono);
 }
 
 /* Whether @process served somebody until a short while ago, and has not spent its budget on it. */
@@ -296,14 +352,19 @@ grant:
 	lend(process, opened_ns, mono);
 }
 
-/* Charges the request that @p serves, or the loan that it runs on; false if it has neither. */
-static __always_inline bool charge_attended(struct task_struct *p, u64 ran)
+/* Charges the request that @p serves, or the loan or the start that it runs on; false if it has none. */
+static __always_inline bool charge_attended(struct task_struct *p, struct task_ctx *tctx, u64 ran)
 {
+	u64 mono = bpf_ktime_get_ns();
 	struct standing standing;
 
-	judge(p, bpf_ktime_get_ns(), &standing);
+	judge(p, mono, &standing);
+	if (standing.is_new)
+		tctx->start_ns -= ran < tctx->start_ns ? ran : tctx->start_ns;
 	if (standing.request) {
-		__sync_fetch_and_add(&standing.request->served_ns, ran);
+		charge_request(standing.request, ran, mono);
+		if (policy == APPEASE_POLICY_CAS && standing.process->share_of == standing.request->id)
+			standing.process->share_ns -= ran;
 	} else if (standing.on_loan) {
 		standing.process->loan_ran_ns += ran;
 		standing.process->loan_debt_ns += ran;
@@ -336,7 +397,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	tctx->turn_ns += ran;
 	if (lane != APPEASE_LANE_KERNEL && is_alive) {
 		/* It may have read in the middle of its turn, or its attention may have ended. */
-		lane = tctx->lane = is_armed() && charge_attended(p, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
+		lane = tctx->lane = is_armed() && charge_attended(p, tctx, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
 	}
 	cctx = cpu_ctx_of_task(p);
 	if (!cctx || lane >= APPEASE_NR_LANES)

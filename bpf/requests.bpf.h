@@ -5,12 +5,11 @@
 #ifndef APPEASE_REQUESTS_BPF_H
 #define APPEASE_REQUESTS_BPF_H
 
-#include "attention.bpf.h"
+#include "accounts.bpf.h"
 #include "news.bpf.h"
 #include "policy/budget.h"
 
 /* From kernel headers; constants do not travel in BTF. */
-#define MINOR_BITS 20
 #define S_IFMT 0170000
 #define S_IFIFO 0010000
 #define S_IFSOCK 0140000
@@ -23,14 +22,6 @@ const volatile u64 budget_ns = 2000000000ULL;
 const volatile u64 quiet_ns = 300000000ULL;
 /* Policy rsio: how long a process is a handler after its last access. */
 const volatile u64 sys_expire_ns = 2000000000ULL;
-
-/* What was accessed, and who is at its other end. */
-struct source {
-	u64 object;	/* as in appease_request */
-	u32 channel;	/* enum appease_channel */
-	u32 peer_port;
-	u64 peer[2];
-};
 
 static __always_inline s64 returned(void *ctx)
 {
@@ -127,6 +118,38 @@ static __always_inline void channel_event(void)
 
 /* Requests */
 
+/* Shares, for policy cas (policy/share.h) */
+
+/* The process of @tgid, which need not have one any more. */
+static __always_inline struct appease_process *try_process_of(struct task_struct *task)
+{
+	return bpf_task_storage_get(&processes, task->group_leader, 0, 0);
+}
+
+/* The current process, @to, got a message of @request from the process @tgid: it was asked, or answered. */
+static __noinline int move_share(struct appease_request *request, u32 tgid, struct appease_process *to, bool is_answer)
+{
+	struct appease_process *from;
+	struct task_struct *task;
+	u64 now;
+
+	if (!request || !to)
+		return 0;
+	task = bpf_task_from_pid(tgid);
+	if (!task)
+		return 0;
+	now = bpf_ktime_get_ns();
+	from = try_process_of(task);
+	if (from && is_answer)
+		hand_back_share(request, from, to, now);
+	else if (from)
+		split_share(request, from, to, now);
+	bpf_task_release(task);
+	return 0;
+}
+
+/* Opening */
+
 /* Gives @to the attention of @from, one hop further; false if that is one hop too many. */
 static __always_inline bool hand_on(const struct appease_process *from, u32 from_tgid, struct appease_process *to,
 				    u32 object, u64 now)
@@ -149,26 +172,117 @@ static __always_inline bool hand_on(const struct appease_process *from, u32 from
 	return true;
 }
 
-static __always_inline struct appease_request *new_request(const struct source *source, u32 rule, u64 now, u32 *slot)
+/* A free record for a request: never used, over, or of one whose time is over; NULL: all are taken. */
+static __always_inline struct appease_request *free_request(u64 now, u32 *slot)
 {
 	struct appease_request *request;
+	u32 i;
 
-	*slot = __sync_fetch_and_add(&armed.next_slot, 1) % APPEASE_NR_REQUESTS;
-	request = bpf_map_lookup_elem(&requests, slot);
-	if (!request)
+	bpf_for(i, 0, TRIES) {
+		u32 at = __sync_fetch_and_add(&armed.next_slot, 1) % APPEASE_NR_REQUESTS;
+
+		request = bpf_map_lookup_elem(&requests, &at);
+		if (!request)
+			return NULL;
+		if (request->id && request->is_over != APPEASE_ACCOUNTED) {
+			if (!is_to_end(request, now))
+				continue;
+			end_request(request, now);
+		}
+		*slot = at;
+		return request;
+	}
+	return NULL;
+}
+
+static __noinline struct appease_request *new_request(const struct source *source, u32 slot_of_rule, u32 access, u64 now, u32 *slot)
+{
+	struct appease_customer *customer;
+	struct appease_request *request;
+	struct appease_rule *rule = bpf_map_lookup_elem(&rules, &slot_of_rule);
+	u32 behind;
+
+	if (!source || !slot || !rule)
 		return NULL;
+	behind = customer_behind(source, now);
+	customer = try_customer(behind);
+	if (!customer)
+		return NULL;
+	/* The newest go without, not those that are served. */
+	request = customer->open < APPEASE_CUSTOMER_REQUESTS ? free_request(now, slot) : NULL;
+	if (!request) {
+		__sync_fetch_and_add(&customer->denied, 1);
+		return NULL;
+	}
+	__sync_fetch_and_add(&armed.unaccounted, 1);
+	__sync_fetch_and_add(&customer->open, 1);
+	if (access == APPEASE_READ)
+		__sync_fetch_and_add(&customer->opened, 1);
 	request->id = __sync_add_and_fetch(&armed.last_id, 1);
 	request->opened_ns = now;
 	request->served_ns = 0;
+	request->served_at_ns = 0;
 	request->budget_ns = budget_ns;
+	request->first_response_ns = 0;
+	request->last_response_ns = 0;
 	request->object = source->object;
 	request->channel = source->channel;
-	request->rule = rule;
+	request->rule = slot_of_rule;
 	request->reader_tgid = current_tgid();
 	request->peer_port = source->peer_port;
 	request->peer[0] = source->peer[0];
 	request->peer[1] = source->peer[1];
+	request->customer = behind;
+	request->weight = request_weight(customer->weight, rule->weight);
+	/* A screen, a console: what is shown first is seldom all. */
+	request->flags = access == APPEASE_WRITE ? APPEASE_REQUEST_PERIOD | APPEASE_REQUEST_GOES_ON :
+			 source->channel <= APPEASE_CHANNEL_FILE ? APPEASE_REQUEST_GOES_ON : 0;
+	request->waiting_ns = 0;
+	request->ready_at = 0;
+	request->is_over = APPEASE_OPEN;
 	return request;
+}
+
+/* The request in @slot is the latest of its end of a channel; what came from there before has its answer, or another reader. */
+static __noinline int note_latest(const struct appease_request *request, u32 slot, u64 far, u64 now)
+{
+	struct latest latest = { .slot = slot };
+	struct appease_request *former;
+	struct line line = { .far = far };
+	struct latest *known;
+	u32 at;
+
+	if (!request)
+		return 0;
+	latest.id = request->id;
+	line.object = request->object;
+	known = bpf_map_lookup_elem(&latest_by, &line);
+	if (known) {
+		at = known->slot;
+		former = bpf_map_lookup_elem(&requests, &at);
+		if (former && former->id == known->id && former->last_response_ns && among(former) != RESPONSE_GOES_ON)
+			end_request(former, now);
+	}
+	bpf_map_update_elem(&latest_by, &line, &latest, BPF_ANY);
+	return 0;
+}
+
+/* The one of several threads of a server, and what it works on. */
+static __noinline int note_thread(const struct appease_process *process)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct appease_thread *thread;
+
+	if (!process || task->signal->nr_threads <= 1)
+		return 0;
+	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		count(APPEASE_CNT_STORAGE_FAILED);
+		return 0;
+	}
+	thread->attention = process->attention;
+	thread->context_id = process->context_id;
+	return 0;
 }
 
 /*
@@ -179,7 +293,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 {
 	struct appease_process *process = current_process();
 	struct appease_request *request;
-	u32 slot;
+	u32 slot = 0;
 
 	if (!process)
 		return false;
@@ -187,14 +301,14 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 		process->channel_read_ns = now;
 	request = try_lookup_request(&process->attention, now);
 	if (request && !process->attention.nr_hops && request->object == source->object &&
-	    request->channel == source->channel && now - request->opened_ns < same_ns) {
+	    request->channel == source->channel && now - request->opened_ns < same_ns && !request->last_response_ns) {
 		process->context_id = request->id;
 		process->gives_on = 0;
 		process->context_opened_ns = request->opened_ns;
 		tell_current_wanted(process);
 		return false;
 	}
-	request = new_request(source, rule, now, &slot);
+	request = new_request(source, rule, access, now, &slot);
 	if (!request) {
 		count(APPEASE_CNT_OPEN_DENIED);
 		return false;
@@ -210,6 +324,12 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	process->context_opened_ns = now;
 	process->loan_until_ns = 0;
 	process->loan_debt_ns = 0;
+	if (policy == APPEASE_POLICY_CAS)
+		give_share(process, request->id, 0, now);
+	if (source->channel > APPEASE_CHANNEL_FILE && access == APPEASE_READ) {
+		note_latest(request, slot, source->far, now);
+		note_thread(process);
+	}
 	tell_current_wanted(process);
 	arm(now);
 	count(APPEASE_CNT_OPENED);

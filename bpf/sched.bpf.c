@@ -16,6 +16,7 @@
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
 #include "lanes.bpf.h"
+#include "unhappiest.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -29,8 +30,12 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	if (is_idle) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
-		if (is_armed())
-			consider_loan(p, bpf_ktime_get_ns());
+		if (is_armed()) {
+			u64 mono = bpf_ktime_get_ns();
+
+			end_answered(p, mono);
+			consider_loan(p, mono);
+		}
 		if (tctx) {
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p);
 			tctx->turn_ns = 0;
@@ -104,9 +109,14 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if (is_armed()) {
 		u64 mono = bpf_ktime_get_ns();
 
-		if (enq_flags & SCX_ENQ_WAKEUP)
+		if (enq_flags & SCX_ENQ_WAKEUP) {
+			end_answered(p, mono);
 			consider_loan(p, mono);
+			tctx->start_ns = 0;
+		}
 		judge(p, mono, &standing);
+		if (policy == APPEASE_POLICY_CAS && standing.request)
+			share_goes_on(standing.request, standing.process, mono);
 		if (standing.attended) {
 			enqueue_attended(p, tctx, &standing, mono, enq_flags);
 			return;
@@ -253,6 +263,8 @@ static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tct
 
 	if (!heir)
 		return;
+	if (policy == APPEASE_POLICY_CAS && p->pid == p->tgid)
+		return_share(p);
 	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, queue_vtime, slice_ns);
 	/* It may sleep once more on its way out. */
 	tctx->vtime = progress_start(tctx->vtime, queue_vtime, slice_ns);
@@ -293,7 +305,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	turn_epoch(cctx, now, runs_other);
 	move_lifted();
 
-	key = first_attended_key(cpu);
+	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) : first_attended_key(cpu);
 	if (key || standing.attended) {
 		if (take_due(cctx, now, runs_other)) {
 			cctx->turn = 1;
@@ -305,6 +317,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
+		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx))
+			return;
 	}
 	/* Also when its first may not run here: others behind it may. */
 	if (take(DSQ_ATTENDED, &maybe_attended))
@@ -424,6 +438,10 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->vtime = 0;
+	if (policy == APPEASE_POLICY_CAS && args->fork && p->pid == p->tgid && is_armed()) {
+		tctx->made_ns = bpf_ktime_get_ns();
+		tctx->start_ns = SHARE_START_NS;
+	}
 	if (args->fork && (parent = try_task_ctx(current))) {
 		tctx->vtime = parent->vtime;
 		/* With what it has run since it was charged last, if it is ours. */

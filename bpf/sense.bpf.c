@@ -9,8 +9,8 @@
  * message without a stamp carries none (the reader then works for somebody else); nothing of what is read is
  * looked at. While nobody is served, a hook ends at its first test.
  *
- * Where it is bad: a process that serves several customers at once from different threads has one context, the
- * last message that any of them read.
+ * Where it is bad: a process that serves several customers at once from different threads, and does not let each read its own
+ * message from a socket, has one context, the last message that any of them read.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -22,6 +22,7 @@
 #include "sense/sound.bpf.h"
 #include "sense/files.bpf.h"
 #include "sense/sockets.bpf.h"
+#include "sense/responses.bpf.h"
 #include "sense/pipes.bpf.h"
 #include "sense/locks.bpf.h"
 #include "sense/families.bpf.h"
@@ -38,7 +39,7 @@ int appease_stand_down(void *ctx)
 {
 	u64 until;
 
-	if (!armed.on || policy != APPEASE_POLICY_APPEASE)
+	if (!armed.on || !follows_messages())
 		return 0;
 	until = armed.until_ns;
 	if (policy_before(bpf_ktime_get_ns(), until))

@@ -145,6 +145,27 @@ static __always_inline struct appease_request *try_spoken_for(struct appease_pro
 	return try_answerable(&process->attention, now);
 }
 
+/*
+ * The same of the current task, and the attention that it hands on. One of several threads of a server speaks for what it read
+ * itself; one that read nothing that is still served, for its process.
+ */
+static __always_inline struct appease_request *try_voice(struct appease_process *process, u64 now,
+							 const struct appease_attention **attention)
+{
+	struct appease_request *request;
+	struct appease_thread *thread;
+
+	if (!process)
+		return NULL;
+	*attention = &process->attention;
+	thread = try_thread(bpf_get_current_task_btf());
+	request = thread ? try_answerable(&thread->attention, now) : NULL;
+	if (!request)
+		return try_spoken_for(process, now);
+	*attention = &thread->attention;
+	return thread->context_id == request->id ? request : NULL;
+}
+
 /* Feeders */
 
 /*
@@ -204,6 +225,7 @@ static __noinline int attend_feeder(const struct stamp_key *key, const struct ap
  */
 static __always_inline void note_write(const struct stamp_key *key, u32 object)
 {
+	const struct appease_attention *attention = NULL;
 	struct appease_process *process;
 	struct appease_request *request;
 	struct doing *doing;
@@ -217,9 +239,11 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 	}
 	now = bpf_ktime_get_ns();
 	process = try_current_process();
-	request = try_spoken_for(process, now);
+	request = try_voice(process, now, &attention);
 	if (request) {
-		leave_stamp(key, &process->attention, object, process->gives_on, now);
+		/* What a command prints later is its answer, too. */
+		request->flags |= object == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
+		leave_stamp(key, attention, object, process->gives_on, now);
 		begin_handing(request->id, request->opened_ns, now);
 		return;
 	}
@@ -291,6 +315,54 @@ static __always_inline bool is_by_terminal(const struct appease_attention *stamp
 	return latest_hop(stamp)->object == APPEASE_OBJECT_PTY;
 }
 
+/*
+ * Whether @key is a server's end of a connection, as far as can be told: what one of its threads reads there it works on itself. What
+ * a thread reads elsewhere it may read for another one, which it then wakes.
+ */
+static __always_inline bool is_servers_end(const struct stamp_key *key)
+{
+	struct unix_sock *sock = (struct unix_sock *)key->a;
+
+	if ((key->b & 0xff) == APPEASE_OBJECT_INET)
+		return true;
+	return key->b == APPEASE_OBJECT_UNIX && BPF_CORE_READ(sock, addr);
+}
+
+/* The current task, one of several threads, read from @key: for @stamp's request, or, without one, for nobody. */
+static __noinline int note_thread_read(const struct stamp_key *key, const struct appease_attention *stamp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct appease_thread *thread;
+
+	if (!key)
+		return 0;
+	if (!stamp || !is_servers_end(key)) {
+		thread = bpf_task_storage_get(&threads, task, 0, 0);
+		if (!thread)
+			return 0;
+		thread->context_id = 0;
+		/* Whatever it is, its process will know. */
+		if (stamp)
+			thread->attention.request_id = 0;
+		return 0;
+	}
+	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!thread) {
+		count(APPEASE_CNT_STORAGE_FAILED);
+		return 0;
+	}
+	/* An answer to what it asked: it is nearer to the customer. */
+	if (thread->attention.request_id != stamp->request_id)
+		thread->attention = *stamp;
+	thread->context_id = is_last_hop(stamp) ? 0 : stamp->request_id;
+	return 0;
+}
+
+static __always_inline bool is_threaded(void)
+{
+	return bpf_get_current_task_btf()->signal->nr_threads > 1;
+}
+
 /* The current process successfully read a message from @key. */
 static __always_inline void note_read(const struct stamp_key *key)
 {
@@ -313,10 +385,17 @@ static __always_inline void note_read(const struct stamp_key *key)
 	if (stamp)
 		request = try_answerable(stamp, now);
 	process = request ? current_process() : NULL;
-	if (process && is_on_way(stamp, current_tgid()))
+	if (is_threaded())
+		note_thread_read(key, request ? stamp : NULL);
+	if (process && policy == APPEASE_POLICY_CAS)
+		move_share(request, latest_hop(stamp)->tgid, process, is_on_way(stamp, current_tgid()));
+	if (process && is_on_way(stamp, current_tgid())) {
 		request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
-	else if (process && is_by_terminal(stamp))
+		if (request->channel < APPEASE_CHANNEL_FILE && request->reader_tgid == current_tgid())
+			note_unshown(request, stamp->slot);
+	} else if (process && is_by_terminal(stamp)) {
 		request->budget_ns = budget_limited(request->budget_ns, request->served_ns, quiet_ns);
+	}
 	if (!process || is_spent(request)) {
 		/* Of its own request it may yet carry the answer on. */
 		if (!process || process->attention.request_id != request->id)

@@ -31,12 +31,15 @@ static __noinline void note_fork(struct task_struct *parent, struct task_struct 
 	/* Who starts a command waits for it, also while it says nothing. */
 	if (!is_spent(request))
 		request->budget_ns = budget_ns;
+	request->flags |= APPEASE_REQUEST_GOES_ON;
 	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!to) {
 		count(APPEASE_CNT_STORAGE_FAILED);
 		return;
 	}
 	if (hand_on(from, parent->tgid, to, APPEASE_OBJECT_FORK, now)) {
+		if (policy == APPEASE_POLICY_CAS)
+			split_share(request, from, to, now);
 		count(APPEASE_CNT_INHERITED);
 		tell_wanted(&to->told, APPEASE_TOLD_WANTED, child->tgid);
 	}

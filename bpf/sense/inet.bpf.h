@@ -138,6 +138,18 @@ static __always_inline bool is_in_real_network(struct sock *sk)
 	       !BPF_CORE_READ(sk, __sk_common.skc_net.net, user_ns, level);
 }
 
+static __always_inline u64 mix(u64 hash, u64 value)
+{
+	hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+	return hash * 0xff51afd7ed558ccdULL;
+}
+
+/* Which far end of a socket for datagrams. */
+static __always_inline u64 far_end(const struct inet_ends *ends)
+{
+	return mix(mix(ends->far[0], ends->far[1]), ends->far_port);
+}
+
 /* Data went between @ends: by a channel? */
 __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, u32 ifindex)
 {
@@ -157,6 +169,7 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 	source.peer_port = ends->far_port;
 	source.peer[0] = ends->far[0];
 	source.peer[1] = ends->far[1];
+	source.far = protocol == IPPROTO_UDP ? far_end(ends) : 0;
 	target.port = ends->near_port;
 	target.id[0] = ends->near[0];
 	target.id[1] = ends->near[1];
@@ -180,12 +193,6 @@ static __always_inline void tcp_hit(struct sock *sk, u32 access)
 }
 
 /* Messages */
-
-static __always_inline u64 mix(u64 hash, u64 value)
-{
-	hash ^= value + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
-	return hash * 0xff51afd7ed558ccdULL;
-}
 
 static __always_inline u64 address6(const struct in6_addr *address)
 {
@@ -263,6 +270,14 @@ static __noinline bool is_sent_by_current(const struct stamp_key *key)
 	return sends_by(PT_REGS_PARM1_CORE_SYSCALL(regs), key) || sends_by(PT_REGS_PARM3_CORE_SYSCALL(regs), key);
 }
 
+/* Whether the current task speaks for somebody. */
+static __always_inline bool speaks(u64 now)
+{
+	const struct appease_attention *attention;
+
+	return try_voice(try_current_process(), now, &attention);
+}
+
 /* Whether the process that left @stamp still speaks for its request. */
 static __noinline bool is_still_meant(const struct appease_attention *stamp, u64 now)
 {
@@ -294,7 +309,7 @@ static __always_inline void deliver_tcp(struct sock *sk)
 	}
 	now = bpf_ktime_get_ns();
 	stamp = bpf_map_lookup_elem(&stamps, &key);
-	if (!stamp && !try_spoken_for(try_current_process(), now))
+	if (!stamp && !speaks(now))
 		return;
 	if (is_sent_by_current(&key)) {
 		note_write(&key, APPEASE_OBJECT_INET);
@@ -342,11 +357,23 @@ static __always_inline void inet_deliver(struct sock *sk)
 
 /* TCP */
 
+static __noinline int answer_tcp(struct sock *sk)
+{
+	struct line line = { .object = (u64)sk };
+
+	return respond_by(&line);
+}
+
 SEC("fexit/tcp_sendmsg")
 int appease_tcp_sent(u64 *ctx)
 {
-	if (returned_int(ctx) > 0)
-		tcp_hit((struct sock *)ctx[0], APPEASE_WRITE);
+	struct sock *sk = (struct sock *)ctx[0];
+
+	if (returned_int(ctx) <= 0 || !is_tcp_channel(sk))
+		return 0;
+	if (is_armed())
+		answer_tcp(sk);
+	tcp_hit(sk, APPEASE_WRITE);
 	return 0;
 }
 
@@ -406,7 +433,7 @@ static __always_inline void note_udp_send(void)
 		return;
 	now = bpf_ktime_get_ns();
 	/* Policy rsio asks later whether it is a handler. */
-	if (policy != APPEASE_POLICY_RSIO && !try_spoken_for(try_current_process(), now))
+	if (policy != APPEASE_POLICY_RSIO && !speaks(now))
 		return;
 	doing = current_doing();
 	if (doing)
@@ -588,8 +615,13 @@ int appease_udp_written(u64 *ctx)
 	doing = try_current_doing();
 	if (!doing || doing->writes_to != (u64)sk || skb->dev->flags & IFF_LOOPBACK)
 		return 0;
-	if (ends_of_datagram(sk, skb, true, &ends))
+	if (ends_of_datagram(sk, skb, true, &ends)) {
+		struct line line = { .object = (u64)sk, .far = far_end(&ends) };
+
+		if (is_armed())
+			respond_by(&line);
 		inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
+	}
 	return 0;
 }
 

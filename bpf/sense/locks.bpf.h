@@ -34,10 +34,8 @@
 /* A lift ends with the waiting; this is for one whose end is not seen. */
 #define LIFT_NS 1000000000ULL
 
-struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 /* Since 6.13. */
 struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym __weak;
-void bpf_task_release(struct task_struct *p) __ksym;
 
 /* Whether the current process is attended, and for what; until when, at most, @lift is to last. */
 static __always_inline bool is_waiter_attended(struct appease_lift *lift, u64 now)
@@ -346,7 +344,7 @@ int appease_futex_wake(u64 *ctx)
 	u32 tgid, index;
 	u64 now;
 
-	if (policy != APPEASE_POLICY_APPEASE || !is_armed() ||
+	if (!follows_messages() || !is_armed() ||
 	    !(BPF_CORE_READ(queued, key.both.offset) & (FUT_OFF_INODE | FUT_OFF_MMSHARED)))
 		return 0;
 	now = bpf_ktime_get_ns();
@@ -378,6 +376,8 @@ int appease_futex_wake(u64 *ctx)
 	if (handler->cohandlers.entries[index].confidence <= co_conf) {
 		lend(partner, request->opened_ns, now);
 	} else if (hand_on(process, tgid, partner, APPEASE_OBJECT_SHARED, now)) {
+		if (policy == APPEASE_POLICY_CAS)
+			split_share(request, process, partner, now);
 		count(APPEASE_CNT_PICKED_UP);
 		tell_wanted(&partner->told, APPEASE_TOLD_WANTED, woken->tgid);
 	}

@@ -76,6 +76,7 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 
 	if (!other && access == APPEASE_READ && sk->sk_type == SOCK_DATAGRAMS)
 		other = last_there(&(struct place){ .address = (u64)sk, .access = APPEASE_WRITE });
+	source.uid = BPF_CORE_READ(sk, sk_peer_cred, uid.val);
 	/* An ancestor may have made the connection for who uses it. */
 	if (other && is_offspring(other)) {
 		count(APPEASE_CNT_LOCAL_PEER);
@@ -123,11 +124,21 @@ int appease_unix_splice(u64 *ctx)
 	return 0;
 }
 
+static __noinline int unix_written(struct sock *sk)
+{
+	struct line line = { .object = (u64)sk };
+
+	if (is_armed())
+		respond_by(&line);
+	unix_hit(sk, APPEASE_WRITE);
+	return 0;
+}
+
 SEC("fexit/unix_stream_sendmsg")
 int appease_unix_stream_written(u64 *ctx)
 {
 	if (has_unix_rules() && returned_int(ctx) > 0)
-		unix_hit(((struct socket *)ctx[0])->sk, APPEASE_WRITE);
+		unix_written(((struct socket *)ctx[0])->sk);
 	return 0;
 }
 
@@ -136,7 +147,7 @@ SEC("fexit/unix_dgram_sendmsg")
 int appease_unix_dgram_written(u64 *ctx)
 {
 	if (has_unix_rules() && returned_int(ctx) > 0)
-		unix_hit(((struct socket *)ctx[0])->sk, APPEASE_WRITE);
+		unix_written(((struct socket *)ctx[0])->sk);
 	return 0;
 }
 

@@ -4,5 +4,7 @@
 #include "elevation.h"
 #include "loan.h"
 #include "progress.h"
+#include "response.h"
+#include "share.h"
 #include "unhappiness.h"
 #include "confidence.h"

@@ -28,15 +28,17 @@ pub(crate) enum Wanted {
     Under(Policy),
     /// While a rule names a file.
     Files,
-    /// While a rule wants writes to sockets.
-    SocketWrites,
+    /// While a rule wants writes to sockets, or where responses by TCP are seen in no other way.
+    TcpWrites,
+    /// While a rule wants writes to sockets, or names one whose responses are seen in no other way.
+    OtherWrites,
 }
 
 /// A program of `sense.bpf.c`, and what it is for.
 pub(crate) struct Hook {
     pub(crate) program: &'static str,
     pub(crate) function: &'static str,
-    /// What older kernels call it.
+    /// What older kernels call it; of a tracepoint, the function by which others of our hooks see the same.
     pub(crate) former: Option<&'static str>,
     /// The function may be in this module instead of the kernel.
     pub(crate) module: Option<&'static str>,
@@ -52,8 +54,13 @@ impl Hook {
             Wanted::Attention => options.policy.follows_attention(),
             Wanted::Told => options.tells && options.policy.follows_attention(),
             Wanted::Under(policy) => options.policy == policy,
-            Wanted::Files | Wanted::SocketWrites => false,
+            Wanted::Files | Wanted::TcpWrites | Wanted::OtherWrites => false,
         }
+    }
+
+    /// Whether it is a tracepoint, which goes by the function that calls its programs.
+    pub(crate) fn is_tracepoint(&self) -> bool {
+        self.function.starts_with("__traceiter_")
     }
 
     pub(crate) fn missing(&self) -> MissingHook {
@@ -104,11 +111,17 @@ const SOCKETS: &str = "sockets as channels, and what is behind local ones";
 const READV: &str = "that a file channel's end is not taken for input by readv";
 const TEE: &str = "that tee is not taken for reading a file channel";
 const URING: &str = "that what fails in io_uring is not taken for access to a file channel";
-const WRITES: &str = "writes to socket channels";
+const WRITES: &str = "writes to socket channels, and responses by them";
+const RESPONSES: &str = "responses by TCP when they begin";
+const PICTURES: &str = "when a screen shows the response to an input";
+const POINTERS: &str = "when the pointer moves";
 
 /// By these it is known when what listens changes.
 pub(crate) const LISTEN_START: &str = "inet_csk_listen_start";
 pub(crate) const LISTEN_END: &str = "inet_csk_listen_stop";
+
+/// At this each piece of a response by TCP is seen.
+pub(crate) const TCP_ANSWER: &str = "__traceiter_tcp_sendmsg_locked";
 
 /// Every hook. A tracepoint goes by the function that calls its programs.
 pub(crate) const HOOKS: &[Hook] = &[
@@ -163,6 +176,15 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_file_lock_wait", "__locks_insert_block", FILE_LOCK),
     hook("appease_file_lock_wait_end", "__locks_delete_block", FILE_LOCK),
     when(Wanted::Under(Policy::Appease), hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory")),
+    // Until 6.15 the end of the call has to do.
+    formerly("tcp_sendmsg", hook("appease_tcp_answer", TCP_ANSWER, RESPONSES)),
+    of_module("drm", hook("appease_page_flip", "drm_mode_page_flip_ioctl", PICTURES)),
+    of_module("drm", hook("appease_atomic_commit", "drm_mode_atomic_ioctl", PICTURES)),
+    of_module("drm", hook("appease_dirty_picture", "drm_mode_dirtyfb_ioctl", PICTURES)),
+    of_module("drm", hook("appease_cursor", "drm_mode_cursor_ioctl", POINTERS)),
+    of_module("drm", hook("appease_cursor2", "drm_mode_cursor2_ioctl", POINTERS)),
+    hook("appease_console_write", "con_write", "responses on the console"),
+    hook("appease_serial_write", "uart_write", "responses by serial lines"),
     when(Wanted::Files, hook("appease_file_access", "inotify_handle_inode_event", "files as channels")),
     when(Wanted::Files, hook("appease_readv", "vfs_readv", READV)),
     when(Wanted::Files, hook("appease_readv_end", "vfs_readv", READV)),
@@ -172,14 +194,14 @@ pub(crate) const HOOKS: &[Hook] = &[
     when(Wanted::Files, hook("appease_uring_done_end", "kiocb_done", URING)),
     when(Wanted::Files, hook("appease_uring_complete", "io_req_rw_complete", URING)),
     when(Wanted::Files, hook("appease_uring_complete_end", "io_req_rw_complete", URING)),
-    when(Wanted::SocketWrites, hook("appease_tcp_sent", "tcp_sendmsg", WRITES)),
-    when(Wanted::SocketWrites, hook("appease_udp_write", "udp_sendmsg", WRITES)),
-    when(Wanted::SocketWrites, hook("appease_udp_write_end", "udp_sendmsg", WRITES)),
-    when(Wanted::SocketWrites, of_module("ipv6", hook("appease_udp6_write", "udpv6_sendmsg", WRITES))),
-    when(Wanted::SocketWrites, of_module("ipv6", hook("appease_udp6_write_end", "udpv6_sendmsg", WRITES))),
-    when(Wanted::SocketWrites, hook("appease_udp_written", "__traceiter_net_dev_queue", WRITES)),
-    when(Wanted::SocketWrites, hook("appease_unix_stream_written", "unix_stream_sendmsg", WRITES)),
-    when(Wanted::SocketWrites, hook("appease_unix_dgram_written", "unix_dgram_sendmsg", WRITES)),
+    when(Wanted::TcpWrites, hook("appease_tcp_sent", "tcp_sendmsg", WRITES)),
+    when(Wanted::OtherWrites, hook("appease_udp_write", "udp_sendmsg", WRITES)),
+    when(Wanted::OtherWrites, hook("appease_udp_write_end", "udp_sendmsg", WRITES)),
+    when(Wanted::OtherWrites, of_module("ipv6", hook("appease_udp6_write", "udpv6_sendmsg", WRITES))),
+    when(Wanted::OtherWrites, of_module("ipv6", hook("appease_udp6_write_end", "udpv6_sendmsg", WRITES))),
+    when(Wanted::OtherWrites, hook("appease_udp_written", "__traceiter_net_dev_queue", WRITES)),
+    when(Wanted::OtherWrites, hook("appease_unix_stream_written", "unix_stream_sendmsg", WRITES)),
+    when(Wanted::OtherWrites, hook("appease_unix_dgram_written", "unix_dgram_sendmsg", WRITES)),
 ];
 
 /// All hooks, as if none were attached: what a kernel must have for all that we can sense.

@@ -270,6 +270,16 @@ impl Default for Glance {
 }
 
 impl Glance {
+    /// Whether a rule names a socket that is none of TCP.
+    pub(crate) fn has_unconnected(&self) -> bool {
+        let flags = raw::APPEASE_PORTS_UNIX
+            | raw::APPEASE_PORTS_UNIX_NAME
+            | raw::APPEASE_PORTS_ANY_UDP
+            | raw::APPEASE_PORTS_UDP_CONNECT;
+        let is_udp = |(&(protocol, ..), &targets): (&(Protocol, Side, u16), &usize)| protocol == Protocol::Udp && targets > 0;
+        self.ports.flags & flags != 0 || self.sockets.iter().any(is_udp)
+    }
+
     fn count(&mut self, target: &Target, is_new: bool) {
         let change = |number: &mut usize| {
             *number = if is_new { *number + 1 } else { number.saturating_sub(1) };

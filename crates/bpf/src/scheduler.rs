@@ -106,6 +106,8 @@ impl Scheduler {
             .and_then(|()| maps.requests.reuse_fd(shared.requests.as_fd()))
             .and_then(|()| maps.handings.reuse_fd(shared.handings.as_fd()))
             .and_then(|()| maps.handlers.reuse_fd(shared.handlers.as_fd()))
+            .and_then(|()| maps.threads.reuse_fd(shared.threads.as_fd()))
+            .and_then(|()| maps.customers.reuse_fd(shared.customers.as_fd()))
             .and_then(|()| maps.data_armed.reuse_fd(shared.data_armed.as_fd()))
             .and_then(|()| maps.counters.reuse_fd(shared.counters.as_fd()));
         reused.map_err(|e| Error::libbpf("share the maps", e))?;

@@ -12,7 +12,7 @@ use tracing::{debug, warn};
 use crate::{
     ConfidenceOptions, Error, Handler, MissingHook, Policy, Process,
     abi::{raw, words},
-    hooks::{HOOKS, Hook, LISTEN_END, LISTEN_START, Wanted},
+    hooks::{HOOKS, Hook, LISTEN_END, LISTEN_START, TCP_ANSWER, Wanted},
     news::{Inbox, NEWS_BYTES},
     rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
@@ -77,6 +77,8 @@ pub struct Sensor {
     pub(crate) glance: RefCell<Glance>,
     /// Whether a rule wants writes to sockets.
     socket_writes: bool,
+    /// Of those for which others stand in.
+    elsewhere: Vec<usize>,
     /// What user space is told.
     pub(crate) news: Option<Inbox>,
 }
@@ -91,8 +93,9 @@ impl Sensor {
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
         // Hooks of modules, and such as rest, are loaded apart: one that cannot be must not take the others with it.
         let has = |function: &str| kernel.type_by_name::<Func<'_>>(function).is_some();
-        let renamed: Vec<usize> =
-            (0..HOOKS.len()).filter(|&i| !has(HOOKS[i].function) && HOOKS[i].former.is_some_and(has)).collect();
+        let lacking = (0..HOOKS.len()).filter(|&i| !has(HOOKS[i].function) && HOOKS[i].former.is_some_and(has));
+        // What a tracepoint would tell, a hook of another kind tells.
+        let (elsewhere, renamed): (Vec<usize>, Vec<usize>) = lacking.partition(|&i| HOOKS[i].is_tracepoint());
         let is_there = |i: &usize| has(HOOKS[*i].function) || renamed.contains(i);
         let in_kernel: Vec<usize> = (0..HOOKS.len()).filter(is_there).collect();
         let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].is_for_good(options)).collect();
@@ -121,6 +124,7 @@ impl Sensor {
             in_kernel,
             glance: RefCell::default(),
             socket_writes: false,
+            elsewhere,
         };
         if together {
             for index in wanted {
@@ -137,12 +141,13 @@ impl Sensor {
     /// Attaches hooks whose module has arrived meanwhile, and those that a rule needs now; detaches those that no rule
     /// needs any more. Returns the functions of those attached. One that cannot be is left out from then on.
     pub fn attach_new_modules(&mut self) -> Vec<&'static str> {
-        let files = self.glance.borrow().files > 0;
+        let (files, unconnected) = (self.glance.borrow().files > 0, self.glance.borrow().has_unconnected());
         let options = &self.options;
         let rules_matter = options.policy.follows_attention();
         let is_wanted = |hook: &Hook| match hook.wanted {
             Wanted::Files => rules_matter && files,
-            Wanted::SocketWrites => rules_matter && self.socket_writes,
+            Wanted::TcpWrites => rules_matter && (self.socket_writes || self.elsewhere.iter().any(|&i| HOOKS[i].function == TCP_ANSWER)),
+            Wanted::OtherWrites => rules_matter && (self.socket_writes || unconnected),
             _ => hook.is_for_good(options),
         };
         let is_new = |&i: &usize| {
@@ -222,6 +227,7 @@ impl Sensor {
     /// # Errors
     /// When the kernel does not run it.
     pub fn stand_down(&self) -> Result<(), Error> {
+        self.main.progs.appease_sweep.test_run(ProgramInput::default()).map_err(|e| Error::libbpf("sweep", e))?;
         self.main
             .progs
             .appease_stand_down
@@ -245,7 +251,7 @@ impl Sensor {
     pub fn missing(&self) -> Vec<MissingHook> {
         let is_missing = |&i: &usize| {
             let rests = !HOOKS[i].is_for_good(&self.options) && !self.refused.contains(&i);
-            !rests && !self.attached.iter().any(|(attached, _)| *attached == i)
+            !rests && !self.elsewhere.contains(&i) && !self.attached.iter().any(|(attached, _)| *attached == i)
         };
         let mut missing: Vec<MissingHook> = (0..HOOKS.len()).filter(is_missing).map(|i| HOOKS[i].missing()).collect();
         missing.dedup();
@@ -313,6 +319,10 @@ impl Sensor {
             "channel reads that came from this machine itself",
             "activations not judged: too many",
             "news not told: too many at once",
+            "requests answered",
+            "requests ended in silence",
+            "requests timed out",
+            "requests of customers without a slot of their own",
         ];
         read_counters(&self.main.maps.counters, &NAMES)
     }
@@ -407,6 +417,14 @@ fn load_object(
             maps.judge_timers.reuse_fd(theirs.judge_timers.as_fd()),
             maps.handler_scratches.reuse_fd(theirs.handler_scratches.as_fd()),
             maps.news.reuse_fd(theirs.news.as_fd()),
+            maps.threads.reuse_fd(theirs.threads.as_fd()),
+            maps.customers.reuse_fd(theirs.customers.as_fd()),
+            maps.customer_slots.reuse_fd(theirs.customer_slots.as_fd()),
+            maps.weights.reuse_fd(theirs.weights.as_fd()),
+            maps.latencies.reuse_fd(theirs.latencies.as_fd()),
+            maps.latency_scratch.reuse_fd(theirs.latency_scratch.as_fd()),
+            maps.latest_by.reuse_fd(theirs.latest_by.as_fd()),
+            maps.unshown.reuse_fd(theirs.unshown.as_fd()),
         ];
         let reused = reused.into_iter().collect::<Result<(), _>>();
         reused.map_err(|e| Error::libbpf("share the maps", e))?;

@@ -9,11 +9,13 @@ mod sys {
 }
 
 mod confidence;
+mod response;
 
+pub use response::{Among, End};
 pub use confidence::Candidates;
 pub use sys::{
     CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT,
-    PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT,
+    PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -81,6 +83,18 @@ native! {
     elevation_left(levels: u32, passed_ns: u64, delay_ns: u64) -> u32;
     /// A nice value, so many levels better.
     elevation_nice(base: i32, levels: u32) -> i32;
+    /// Whether nobody has worked on a request lately.
+    response_is_quiet(opened_ns: u64, served_at_ns: u64, now_ns: u64) -> bool;
+    /// What a process keeps of its share when it asks another one.
+    share_kept(share_ns: i64, alpha_parts: u32) -> i64;
+    /// A process's share at some time.
+    share_now(share_ns: i64, since_ns: u64, now_ns: u64) -> i64;
+    /// A request's unhappiness by its weight.
+    share_weighted(sum_ns: i64, weight: u32) -> i64;
+    /// Unhappiness of a new process.
+    share_of_newcomer(made_ns: u64, got_ns: u64, now_ns: u64) -> i64;
+    /// Weight of a request by those of its customer and its channel.
+    request_weight(of_customer: u32, of_channel: u32) -> u32;
     /// A debt after some time.
     loan_debt(debt_ns: u64, passed_ns: u64) -> u64;
     /// Whether somebody in debt is lent another turn.

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Customers: what each has had of the CPU, and where its requests rank by that. Both objects need it; who a customer is says
+ * accounts.bpf.h.
+ */
+#ifndef APPEASE_CUSTOMERS_BPF_H
+#define APPEASE_CUSTOMERS_BPF_H
+
+#include "attention.bpf.h"
+#include "policy/fairness.h"
+#include "policy/response.h"
+#include "policy/share.h"
+
+/* Set before load, in both objects alike: α of eq. 1. */
+const volatile u32 alpha_pm;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, APPEASE_NR_CUSTOMERS);
+	__type(key, u32);
+	__type(value, struct appease_customer);
+} customers SEC(".maps");
+
+static __always_inline struct appease_customer *try_customer(u32 slot)
+{
+	return bpf_map_lookup_elem(&customers, &slot);
+}
+
+/* Charges the customer of @request, too. Without a lock: two CPUs at once may lose a turn. */
+static __always_inline void charge_request(struct appease_request *request, u64 ran, u64 now)
+{
+	struct appease_customer *customer = try_customer(request->customer);
+
+	__sync_fetch_and_add(&request->served_ns, ran);
+	request->served_at_ns = now;
+	if (!customer)
+		return;
+	__sync_fetch_and_add(&customer->served_ns, ran);
+	customer->used_ns = fairness_left(customer->used_ns, now - customer->used_at_ns) + ran;
+	customer->used_at_ns = now;
+	armed.used_ns = fairness_left(armed.used_ns, now - armed.used_at_ns) + ran;
+	armed.used_at_ns = now;
+}
+
+/* How much later requests of this customer rank, ns. */
+static __always_inline u64 penalty_of(const struct appease_request *request, u64 now)
+{
+	struct appease_customer *customer = try_customer(request->customer);
+
+	/* Alone, as at most machines at most times. */
+	if (!customer || armed.active_weight <= customer->weight)
+		return 0;
+	return fairness_penalty(fairness_left(customer->used_ns, now - customer->used_at_ns), customer->weight,
+				fairness_left(armed.used_ns, now - armed.used_at_ns), armed.active_weight);
+}
+
+/* U of a request, as far as one of its processes waits at a time (policy/share.h), ns. */
+static __always_inline s64 unhappiness_of(const struct appease_request *request, u64 now)
+{
+	return share_weighted(unhappiness_ns(request->opened_ns, request->served_ns, now), request->weight);
+}
+
+static __always_inline u64 request_key(const struct appease_request *request, u64 now)
+{
+	if (policy == APPEASE_POLICY_CAS)
+		return now - unhappiness_of(request, now);
+	return unhappiness_key(unhappiness_opened(request->opened_ns, now, HORIZON_NS), request->served_ns,
+			       REQUEST_WEIGHT * request->weight / POLICY_WEIGHT_DEFAULT) +
+	       penalty_of(request, now);
+}
+
+/* Policy cas: @process, which waited for another one, goes on. */
+static __always_inline void share_goes_on(struct appease_request *request, struct appease_process *process, u64 now)
+{
+	if (process->share_of != request->id || process->share_since_ns)
+		return;
+	__sync_fetch_and_add(&request->waiting_ns, -process->share_ns);
+	process->share_since_ns = now;
+}
+
+/* @process begins to have a share of the request @id, ns. */
+static __always_inline void give_share(struct appease_process *process, u64 id, s64 share_ns, u64 now)
+{
+	process->share_of = id;
+	process->share_ns = share_ns;
+	process->share_since_ns = now;
+}
+
+/* @from asks @to for something, for @request: eq. 1. It waits for the answer until it is seen to go on. */
+static __always_inline void split_share(struct appease_request *request, struct appease_process *from,
+					struct appease_process *to, u64 now)
+{
+	s64 share, kept;
+
+	if (from->share_of != request->id || to->share_of == request->id)
+		return;
+	share_goes_on(request, from, now);
+	share = share_now(from->share_ns, from->share_since_ns, now);
+	kept = share_kept(share, alpha_pm);
+	__sync_fetch_and_add(&request->waiting_ns, kept);
+	from->share_ns = kept;
+	from->share_since_ns = 0;
+	give_share(to, request->id, share - kept, now);
+}
+
+/* @from answers @to: eq. 2. */
+static __always_inline void hand_back_share(struct appease_request *request, struct appease_process *from,
+					    struct appease_process *to, u64 now)
+{
+	if (from->share_of != request->id || to->share_of != request->id)
+		return;
+	share_goes_on(request, from, now);
+	share_goes_on(request, to, now);
+	to->share_ns += share_now(from->share_ns, from->share_since_ns, now);
+	from->share_of = 0;
+}
+
+static __always_inline enum response_among among(const struct appease_request *request)
+{
+	if (request->flags & APPEASE_REQUEST_GOES_ON)
+		return RESPONSE_GOES_ON;
+	return request->flags & APPEASE_REQUEST_SHARED ? RESPONSE_SHARED : RESPONSE_ALONE;
+}
+
+/* A process of @request wakes up: was it answered? Then nobody serves it any more. */
+static __always_inline bool ends_at_wakeup(struct appease_request *request, u64 now)
+{
+	if (!response_ends(among(request), request->last_response_ns, request->served_at_ns, now))
+		return false;
+	request->is_over = APPEASE_OVER;
+	return true;
+}
+
+#endif
