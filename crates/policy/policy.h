@@ -2,6 +2,8 @@
 /* Every policy header, for the native build. */
 #include "budget.h"
 #include "elevation.h"
+#include "fairness.h"
+#include "histogram.h"
 #include "loan.h"
 #include "progress.h"
 #include "response.h"

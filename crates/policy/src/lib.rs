@@ -14,7 +14,8 @@ mod response;
 pub use response::{Among, End};
 pub use confidence::Candidates;
 pub use sys::{
-    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT,
+    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_HALF_NS, FAIRNESS_MAX_NS,
+    HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT,
     PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
@@ -95,6 +96,18 @@ native! {
     share_of_newcomer(made_ns: u64, got_ns: u64, now_ns: u64) -> i64;
     /// Weight of a request by those of its customer and its channel.
     request_weight(of_customer: u32, of_channel: u32) -> u32;
+    /// What is left of CPU time that a customer used, after some time.
+    fairness_left(used_ns: u64, passed_ns: u64) -> u64;
+    /// CPU time by a customer's weight.
+    fairness_use(used_ns: u64, weight: u64) -> u64;
+    /// How much later a customer's requests are ranked than others'.
+    fairness_penalty(used_ns: u64, weight: u64, all_used_ns: u64, all_weight: u64) -> u64;
+    /// Bucket of a time.
+    histogram_bucket(ns: u64) -> u32;
+    /// Shortest time of a bucket.
+    histogram_floor(bucket: u32) -> u64;
+    /// Exponent of the largest power of two in a value that is not 0.
+    histogram_log2(value: u64) -> u32;
     /// A debt after some time.
     loan_debt(debt_ns: u64, passed_ns: u64) -> u64;
     /// Whether somebody in debt is lent another turn.
