@@ -24,8 +24,10 @@ pub(crate) enum Wanted {
     Attention,
     /// The same, where a backend in user space accounts for CPU time.
     Told,
-    /// Under this policy.
-    Under(Policy),
+    /// Under policy rsio.
+    Confidence,
+    /// Under those policies that tell requests apart.
+    Requests,
     /// While a rule names a file.
     Files,
     /// While a rule wants writes to sockets, or where responses by TCP are seen in no other way.
@@ -53,7 +55,8 @@ impl Hook {
             Wanted::Always => true,
             Wanted::Attention => options.policy.follows_attention(),
             Wanted::Told => options.tells && options.policy.follows_attention(),
-            Wanted::Under(policy) => options.policy == policy,
+            Wanted::Confidence => options.policy == Policy::Rsio,
+            Wanted::Requests => options.policy.has_requests(),
             Wanted::Files | Wanted::TcpWrites | Wanted::OtherWrites => false,
         }
     }
@@ -127,7 +130,7 @@ pub(crate) const TCP_ANSWER: &str = "__traceiter_tcp_sendmsg_locked";
 pub(crate) const HOOKS: &[Hook] = &[
     when(Wanted::Always, hook("appease_fork", "__traceiter_sched_process_fork", FAMILIES)),
     when(Wanted::Told, hook("appease_told_exit", "__traceiter_sched_process_exit", SHORT_LIVED)),
-    when(Wanted::Under(Policy::Rsio), hook("appease_process_exit", "__traceiter_sched_process_exit", EXITS)),
+    when(Wanted::Confidence, hook("appease_process_exit", "__traceiter_sched_process_exit", EXITS)),
     hook("appease_contention", "__traceiter_contention_begin", KERNEL_LOCK),
     hook("appease_contention_end", "__traceiter_contention_end", KERNEL_LOCK),
     hook("appease_socket_deliver", "__traceiter_sk_data_ready", SOCKETS),
@@ -175,16 +178,16 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_futex_wait_end", "__futex_wait", FUTEX),
     hook("appease_file_lock_wait", "__locks_insert_block", FILE_LOCK),
     hook("appease_file_lock_wait_end", "__locks_delete_block", FILE_LOCK),
-    when(Wanted::Under(Policy::Appease), hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory")),
+    when(Wanted::Requests, hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory")),
     // Until 6.15 the end of the call has to do.
-    formerly("tcp_sendmsg", hook("appease_tcp_answer", TCP_ANSWER, RESPONSES)),
-    of_module("drm", hook("appease_page_flip", "drm_mode_page_flip_ioctl", PICTURES)),
-    of_module("drm", hook("appease_atomic_commit", "drm_mode_atomic_ioctl", PICTURES)),
-    of_module("drm", hook("appease_dirty_picture", "drm_mode_dirtyfb_ioctl", PICTURES)),
-    of_module("drm", hook("appease_cursor", "drm_mode_cursor_ioctl", POINTERS)),
-    of_module("drm", hook("appease_cursor2", "drm_mode_cursor2_ioctl", POINTERS)),
-    hook("appease_console_write", "con_write", "responses on the console"),
-    hook("appease_serial_write", "uart_write", "responses by serial lines"),
+    when(Wanted::Requests, formerly("tcp_sendmsg", hook("appease_tcp_answer", TCP_ANSWER, RESPONSES))),
+    when(Wanted::Requests, of_module("drm", hook("appease_page_flip", "drm_mode_page_flip_ioctl", PICTURES))),
+    when(Wanted::Requests, of_module("drm", hook("appease_atomic_commit", "drm_mode_atomic_ioctl", PICTURES))),
+    when(Wanted::Requests, of_module("drm", hook("appease_dirty_picture", "drm_mode_dirtyfb_ioctl", PICTURES))),
+    when(Wanted::Requests, of_module("drm", hook("appease_cursor", "drm_mode_cursor_ioctl", POINTERS))),
+    when(Wanted::Requests, of_module("drm", hook("appease_cursor2", "drm_mode_cursor2_ioctl", POINTERS))),
+    when(Wanted::Requests, hook("appease_console_write", "con_write", "responses on the console")),
+    when(Wanted::Requests, hook("appease_serial_write", "uart_write", "responses by serial lines")),
     when(Wanted::Files, hook("appease_file_access", "inotify_handle_inode_event", "files as channels")),
     when(Wanted::Files, hook("appease_readv", "vfs_readv", READV)),
     when(Wanted::Files, hook("appease_readv_end", "vfs_readv", READV)),

@@ -12,6 +12,9 @@ pub enum Policy {
     Rsio,
     /// Nice values for who read from a socket, by the load (Customer Appeasement, sections 5 and 6): the nice backend alone.
     Rbpe,
+    /// Requests by total unhappiness, by weight of request and customer; then their unhappiest process (Customer Appeasement,
+    /// section 4).
+    Cas,
 }
 
 impl Policy {
@@ -19,6 +22,12 @@ impl Policy {
     #[must_use]
     pub fn follows_attention(self) -> bool {
         self != Self::Rbpe
+    }
+
+    /// Whether what is done for a customer is told apart by requests: each with its opening, cost and response.
+    #[must_use]
+    pub fn has_requests(self) -> bool {
+        matches!(self, Self::Appease | Self::Cas)
     }
 }
 
@@ -28,6 +37,7 @@ impl fmt::Display for Policy {
             Self::Appease => "appease",
             Self::Rsio => "rsio",
             Self::Rbpe => "rbpe",
+            Self::Cas => "cas",
         })
     }
 }

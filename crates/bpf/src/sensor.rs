@@ -319,10 +319,10 @@ impl Sensor {
             "channel reads that came from this machine itself",
             "activations not judged: too many",
             "news not told: too many at once",
-            "requests answered",
-            "requests ended in silence",
-            "requests timed out",
-            "requests of customers without a slot of their own",
+            "requests ended by their response",
+            "requests ended without one: nobody worked on them any more",
+            "requests ended without one, while somebody still did",
+            "requests of customers who are not told apart: too many",
         ];
         read_counters(&self.main.maps.counters, &NAMES)
     }

@@ -253,6 +253,8 @@ pub enum PolicyArg {
     Rsio,
     /// Whoever reads from a socket, by nice values that depend on the load; with --backend nice alone.
     Rbpe,
+    /// Requests by their unhappiness times their weight, and the unhappiest process of each first.
+    Cas,
 }
 
 /// Backends by name.
@@ -288,6 +290,7 @@ impl Run {
                 PolicyArg::Appease => Policy::Appease,
                 PolicyArg::Rsio => Policy::Rsio,
                 PolicyArg::Rbpe => Policy::Rbpe,
+                PolicyArg::Cas => Policy::Cas,
             },
             backend: match self.backend {
                 BackendArg::Auto => BackendKind::Auto,
@@ -358,7 +361,9 @@ mod tests {
         let error = Args::try_parse_from(["appease", "run", "--policy", "cfs"]).expect_err("unknown").to_string();
         insta::assert_snapshot!(error, @r"
         error: invalid value 'cfs' for '--policy <POLICY>'
-          [possible values: appease, rsio, rbpe]
+          [possible values: appease, rsio, rbpe, cas]
+
+          tip: a similar value exists: 'cas'
 
         For more information, try '--help'.
         ");

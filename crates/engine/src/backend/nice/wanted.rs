@@ -38,7 +38,7 @@ pub(crate) struct Wanted {
     pub look_ns: Option<u64>,
 }
 
-/// Policies appease and rsio.
+/// Policies appease, cas and rsio.
 pub(crate) fn by_attention(options: &SenseOptions, process: &Process, now_ns: u64) -> Wanted {
     let soon = Some(now_ns + LOOK_NS);
     if options.policy == Policy::Rsio {
