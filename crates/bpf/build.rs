@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     bindgen::Builder::default()
         .header("../../bpf/abi.h")
         .allowlist_type("appease_.*")
-        .allowlist_var("APPEASE_.*")
+        .allowlist_var("APPEASE_.*|HISTOGRAM_BUCKETS")
         .prepend_enum_name(false)
         .derive_default(true)
         .generate()?

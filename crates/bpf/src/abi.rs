@@ -166,6 +166,16 @@ pub struct Request {
     pub reader_tgid: u32,
     /// The customer's end of a socket.
     pub peer: Option<SocketAddr>,
+    /// Slot of the customer, which is another's after a while when the request is over.
+    pub customer: u32,
+    /// Weight of customer and channel together, hundredths.
+    pub weight: u32,
+    /// First write back to the customer, if there was one.
+    pub first_response_ns: Option<u64>,
+    /// Last one so far.
+    pub last_response_ns: Option<u64>,
+    /// Whether nobody serves it any more.
+    pub is_over: bool,
 }
 
 /// That a process serves a request.
@@ -242,18 +252,7 @@ impl raw::appease_process {
     /// The process, with its request's record if that is still of the same request.
     pub(crate) fn resolve(&self, tgid: u32, request: Option<&raw::appease_request>) -> Process {
         let attention = request.filter(|r| r.id == self.attention.request_id && r.id != 0).map(|r| Attention {
-            request: Request {
-                id: r.id,
-                opened_ns: r.opened_ns,
-                served_ns: r.served_ns,
-                budget_ns: r.budget_ns,
-                channel: Channel::from_raw(r.channel),
-                rule: r.rule,
-                device: r.device(),
-                reader_tgid: r.reader_tgid,
-                peer: address_of(r.peer)
-                    .map(|address| SocketAddr::new(address, u16::try_from(r.peer_port).unwrap_or_default())),
-            },
+            request: r.resolve(),
             since_ns: self.attention.since_ns,
             until_ns: self.attention.until_ns,
             path: self.attention.path[..(self.attention.nr_hops as usize).min(self.attention.path.len())]
@@ -274,6 +273,31 @@ impl raw::appease_process {
 impl raw::appease_request {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         read(bytes)
+    }
+
+    pub(crate) fn resolve(&self) -> Request {
+        let port = u16::try_from(self.peer_port).unwrap_or_default();
+        Request {
+            id: self.id,
+            opened_ns: self.opened_ns,
+            served_ns: self.served_ns,
+            budget_ns: self.budget_ns,
+            channel: Channel::from_raw(self.channel),
+            rule: self.rule,
+            device: self.device(),
+            reader_tgid: self.reader_tgid,
+            peer: address_of(self.peer).map(|address| SocketAddr::new(address, port)),
+            customer: self.customer,
+            weight: self.weight,
+            first_response_ns: (self.first_response_ns > 0).then_some(self.first_response_ns),
+            last_response_ns: (self.last_response_ns > 0).then_some(self.last_response_ns),
+            is_over: self.is_over != 0,
+        }
+    }
+
+    /// Whether somebody waits for it.
+    pub(crate) fn is_open(&self) -> bool {
+        self.id != 0 && self.is_over == 0 && self.flags & raw::APPEASE_REQUEST_PERIOD == 0
     }
 
     fn device(&self) -> Option<(u32, u32)> {
@@ -302,6 +326,18 @@ impl raw::appease_rule {
     }
 }
 
+impl raw::appease_latency_key {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
+}
+
+impl raw::appease_latency {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
+}
+
 impl raw::appease_news {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         read(bytes)
@@ -309,7 +345,7 @@ impl raw::appease_news {
 }
 
 /// A plain record at the head of `bytes`, if there are enough of them.
-fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+pub(crate) fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < mem::size_of::<T>() {
         return None;
     }
@@ -330,6 +366,10 @@ impl Plain for raw::appease_ports {}
 impl Plain for raw::appease_identity {}
 impl Plain for raw::appease_news {}
 impl Plain for raw::appease_account {}
+impl Plain for raw::appease_customer {}
+impl Plain for raw::appease_weight_key {}
+impl Plain for raw::appease_latency_key {}
+impl Plain for raw::appease_latency {}
 
 /// A record as the kernel reads it.
 pub(crate) fn as_bytes<T: Plain>(record: &T) -> &[u8] {

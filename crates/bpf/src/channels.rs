@@ -55,6 +55,8 @@ pub struct Rule {
     pub access: Access,
     /// Processes that count.
     pub filter: Filter,
+    /// Weight of its requests, hundredths.
+    pub weight: u32,
 }
 
 /// Transport of a socket.

@@ -5,6 +5,7 @@
 
 mod abi;
 mod channels;
+mod customers;
 mod error;
 pub mod features;
 mod hooks;
@@ -17,6 +18,7 @@ pub mod tasks;
 
 pub use abi::{Attention, Channel, Handler, Hop, LANES, Lane, LaneTimes, Lift, Lock, Object, Process, Request};
 pub use channels::*;
+pub use customers::*;
 pub use error::Error;
 pub use hooks::{MissingHook, hooks};
 pub use news::{News, Raises};

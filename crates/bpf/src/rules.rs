@@ -28,6 +28,7 @@ impl Sensor {
         let mut record = raw::appease_rule::default();
         let flag = |is_set: bool, bit| if is_set { bit } else { 0 };
         let (filter, access) = (&rule.filter, &rule.access);
+        record.weight = rule.weight;
         record.access = flag(access.read, raw::APPEASE_READ) | flag(access.write, raw::APPEASE_WRITE);
         record.flags = flag(filter.uid.is_some(), raw::APPEASE_RULE_HAS_UID)
             | flag(filter.gid.is_some(), raw::APPEASE_RULE_HAS_GID)
@@ -46,6 +47,19 @@ impl Sensor {
     /// When the kernel refuses.
     pub fn forget(&self, slot: Slot) -> Result<(), Error> {
         self.set_rule(slot, &raw::appease_rule::default())
+    }
+
+    /// Changes the weight of a rule, hundredths; what it has seen stays. A hit at the same instant may be lost.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn weigh(&self, slot: Slot, weight: u32) -> Result<(), Error> {
+        let bytes = self.main.maps.rules.lookup(&slot.to_ne_bytes(), MapFlags::ANY);
+        let bytes = bytes.map_err(|e| Error::libbpf("read a rule", e))?;
+        match bytes.as_deref().and_then(raw::appease_rule::from_bytes) {
+            Some(record) => self.set_rule(slot, &raw::appease_rule { weight, ..record }),
+            None => Ok(()),
+        }
     }
 
     fn set_rule(&self, slot: Slot, record: &raw::appease_rule) -> Result<(), Error> {
@@ -230,7 +244,7 @@ impl Side {
 }
 
 /// An address as the kernel's side keeps it: as IPv6 has it, in network order.
-fn address_words(address: IpAddr) -> [u64; 2] {
+pub(crate) fn address_words(address: IpAddr) -> [u64; 2] {
     let address = match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),
         IpAddr::V6(address) => address,

@@ -81,6 +81,7 @@ impl Scheduler {
             rodata.loan_ns = nanos(sense.loan);
             rodata.max_hops = sense.max_hops;
             rodata.policy = sense.policy as u32;
+            rodata.alpha_pm = sense.alpha_pm;
             rodata.slice_ns = nanos(options.slice);
             rodata.epoch_ns = nanos(options.epoch);
             rodata.longest_wait_ns = nanos(options.longest_wait);

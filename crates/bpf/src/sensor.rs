@@ -1,6 +1,14 @@
 //! Loading `sense.bpf.c`: the hooks that this kernel has now, and those of modules when they arrive.
 
-use std::{cell::RefCell, collections::HashMap, mem::MaybeUninit, os::fd::AsFd, path::Path, ptr, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, HashMap},
+    mem::MaybeUninit,
+    os::fd::AsFd,
+    path::Path,
+    ptr,
+    time::Duration,
+};
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, ProgramInput,
@@ -10,7 +18,7 @@ use libbpf_rs::{
 use tracing::{debug, warn};
 
 use crate::{
-    ConfidenceOptions, Error, Handler, MissingHook, Policy, Process,
+    ConfidenceOptions, CustomerIs, Error, Handler, MissingHook, Policy, Process, Whom,
     abi::{raw, words},
     hooks::{HOOKS, Hook, LISTEN_END, LISTEN_START, TCP_ANSWER, Wanted},
     news::{Inbox, NEWS_BYTES},
@@ -39,6 +47,10 @@ pub struct SenseOptions {
     pub tells: bool,
     /// For policy rsio.
     pub confidence: ConfidenceOptions,
+    /// What a customer is.
+    pub customer_is: CustomerIs,
+    /// For policy cas: what of its unhappiness a process keeps that waits for another, per mille, less than 500.
+    pub alpha_pm: u32,
 }
 
 impl Default for SenseOptions {
@@ -53,6 +65,8 @@ impl Default for SenseOptions {
             policy: Policy::default(),
             tells: false,
             confidence: ConfidenceOptions::default(),
+            customer_is: CustomerIs::default(),
+            alpha_pm: 0,
         }
     }
 }
@@ -81,6 +95,8 @@ pub struct Sensor {
     elsewhere: Vec<usize>,
     /// What user space is told.
     pub(crate) news: Option<Inbox>,
+    /// Weights of customers that are in force, hundredths.
+    pub(crate) weights: BTreeMap<Whom, u32>,
 }
 
 impl Sensor {
@@ -125,6 +141,7 @@ impl Sensor {
             glance: RefCell::default(),
             socket_writes: false,
             elsewhere,
+            weights: BTreeMap::new(),
         };
         if together {
             for index in wanted {
@@ -227,7 +244,6 @@ impl Sensor {
     /// # Errors
     /// When the kernel does not run it.
     pub fn stand_down(&self) -> Result<(), Error> {
-        self.main.progs.appease_sweep.test_run(ProgramInput::default()).map_err(|e| Error::libbpf("sweep", e))?;
         self.main
             .progs
             .appease_stand_down
@@ -376,6 +392,8 @@ fn load_object(
         rodata.co_conf = options.confidence.co_conf;
         rodata.sys_expire_ns = nanos(options.confidence.sys_expire);
         rodata.co_delta_ns = nanos(options.confidence.co_delta);
+        rodata.customer_is = options.customer_is as u32;
+        rodata.alpha_pm = options.alpha_pm;
     }
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();

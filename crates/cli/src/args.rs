@@ -88,6 +88,9 @@ pub struct AddChannel {
     what: Vec<String>,
     #[command(flatten)]
     who: WhoArgs,
+    /// How much its requests count against those of other channels, 0.01 to 100 [default: 1].
+    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    weight: Option<String>,
 }
 
 /// Whose operations count: all of what is given must hold.
@@ -142,7 +145,7 @@ impl AddChannel {
             AccessArg::Write => "write",
             AccessArg::Both => "both",
         };
-        self.who.words(access.into(), self.what.clone())
+        ChannelWords { weight: self.weight.clone(), ..self.who.words(access.into(), self.what.clone()) }
     }
 }
 
@@ -160,7 +163,7 @@ impl RemoveChannel {
 impl WhoArgs {
     fn words(&self, access: String, what: Vec<String>) -> ChannelWords {
         let (user, group, cgroup) = (self.user.clone(), self.group.clone(), self.cgroup.clone());
-        ChannelWords { access, what, user, group, cgroup }
+        ChannelWords { access, what, user, group, cgroup, weight: None }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
 
 /// All channels, in a table.
 pub fn list(list: &ChannelList) -> String {
-    let head = [">id", "access", "what", "who", "state", ">hits", ">last", "handlers", "source"];
+    let head = [">id", "access", "what", "who", ">weight", "state", ">hits", ">last", "handlers", "source"];
     let rows: Vec<Vec<String>> =
         [head.map(str::to_owned).into()].into_iter().chain(list.channels.iter().map(row)).collect();
     let mut text = aligned(&rows);
@@ -25,16 +25,24 @@ pub fn one(done: &str, channel: &ChannelRow) -> String {
         who if who == ANYONE => String::new(),
         who => format!(" ({who})"),
     };
+    let weight = if channel.weight == 1.0 { String::new() } else { format!(", weight {}", channel.weight) };
     let state = if done == "added" { format!(", {}", state(channel)) } else { String::new() };
-    format!("{done} channel {}: {} {}{who}{state}\n", channel.id, channel.access, printable(&channel.what))
+    format!("{done} channel {}: {} {}{who}{weight}{state}\n", channel.id, channel.access, printable(&channel.what))
 }
 
 /// What a reload changed.
 pub fn reloaded(changes: Reloaded) -> String {
-    match changes {
-        Reloaded { added: 0, removed: 0 } => "nothing has changed\n".into(),
-        Reloaded { added, removed } => format!("channels added: {added}, removed: {removed}\n"),
-    }
+    let parts: Vec<String> = [
+        ("channels added", changes.added),
+        ("channels removed", changes.removed),
+        ("channels of another weight", changes.weighed),
+        ("customers of another weight", changes.customers),
+    ]
+    .into_iter()
+    .filter(|(_, number)| *number > 0)
+    .map(|(what, number)| format!("{what}: {number}"))
+    .collect();
+    if parts.is_empty() { "nothing has changed\n".into() } else { parts.join(", ") + "\n" }
 }
 
 const ANYONE: &str = "anyone";
@@ -51,6 +59,7 @@ fn row(channel: &ChannelRow) -> Vec<String> {
         channel.access.clone(),
         printable(&channel.what),
         who(channel),
+        format!(">{}", channel.weight),
         state(channel),
         format!(">{}", channel.hits.map_or_else(none, |hits| hits.to_string())),
         format!(">{}", channel.last_hit_ago_ns.map_or_else(none, |ago| format!("{} ago", time(ago)))),
@@ -90,6 +99,7 @@ mod tests {
             user: None,
             group: None,
             cgroup: None,
+            weight: 1.0,
             state: "armed".into(),
             reason: None,
             hits: Some(0),
@@ -115,6 +125,7 @@ mod tests {
                     access: "both".into(),
                     user: Some("alice".into()),
                     cgroup: Some("/user.slice".into()),
+                    weight: 2.5,
                     state: "waiting".into(),
                     reason: Some("/dev/ttyUSB0".into()),
                     source: "/etc/appease/config.toml:12".into(),
@@ -128,10 +139,10 @@ mod tests {
     #[test]
     fn a_table() {
         insta::assert_snapshot!(list(&example()), @r"
-        id  access  what          who                            state                     hits        last  handlers                    source
-         1  read    class:evdev   anyone                         active                    1234  4.1 ms ago  Xorg[345] gone[12] ?[2J[9]  built-in
-         7  read    accept :5900  anyone                         armed                        0           -  -                           built-in (x11vnc)
-         8  both    /dev/ttyUSB0  user alice, below /user.slice  waiting for /dev/ttyUSB0     0           -  -                           /etc/appease/config.toml:12
+        id  access  what          who                            weight  state                     hits        last  handlers                    source
+         1  read    class:evdev   anyone                              1  active                    1234  4.1 ms ago  Xorg[345] gone[12] ?[2J[9]  built-in
+         7  read    accept :5900  anyone                              1  armed                        0           -  -                           built-in (x11vnc)
+         8  both    /dev/ttyUSB0  user alice, below /user.slice     2.5  waiting for /dev/ttyUSB0     0           -  -                           /etc/appease/config.toml:12
         ");
     }
 
@@ -139,8 +150,8 @@ mod tests {
     fn what_is_left_out_is_told() {
         let channels = vec![ChannelRow { hits: None, ..channel(6, "accept :22") }];
         insta::assert_snapshot!(list(&ChannelList { channels, restricted: true }), @r"
-          id  access  what        who     state  hits  last  handlers  source
-           6  read    accept :22  anyone  armed     -     -  -         built-in
+          id  access  what        who     weight  state  hits  last  handlers  source
+           6  read    accept :22  anyone       1  armed     -     -  -         built-in
 
         Hits and handlers are left out: ask as root for them.
         ");
@@ -152,11 +163,16 @@ mod tests {
         let off = ChannelRow { state: "off".into(), reason: Some("it burns".into()), ..channel(9, "/dev/x") };
         let told = [one("added", &channels[2]), one("removed", &channels[1]), one("added", &off)].concat();
         insta::assert_snapshot!(told, @r"
-        added channel 8: both /dev/ttyUSB0 (user alice, below /user.slice), waiting for /dev/ttyUSB0
+        added channel 8: both /dev/ttyUSB0 (user alice, below /user.slice), weight 2.5, waiting for /dev/ttyUSB0
         removed channel 7: read accept :5900
         added channel 9: read /dev/x, off: it burns
         ");
-        assert_eq!(reloaded(Reloaded { added: 2, removed: 0 }), "channels added: 2, removed: 0\n");
-        assert_eq!(reloaded(Reloaded { added: 0, removed: 0 }), "nothing has changed\n");
+        let none = Reloaded { added: 0, removed: 0, weighed: 0, customers: 0 };
+        assert_eq!(reloaded(Reloaded { added: 2, ..none }), "channels added: 2\n");
+        assert_eq!(
+            reloaded(Reloaded { removed: 1, customers: 3, ..none }),
+            "channels removed: 1, customers of another weight: 3\n"
+        );
+        assert_eq!(reloaded(none), "nothing has changed\n");
     }
 }

@@ -20,6 +20,9 @@ mod world;
 pub use address::{Host, Inet, Unix};
 pub use spec::{Refusal, Spec, What, Who};
 pub(crate) use table::{Channels, Entry, Source, State};
+pub(crate) use who::{cgroup_id, uid};
+
+pub use crate::customer::Weight;
 
 use crate::seams::Channel;
 

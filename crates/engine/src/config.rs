@@ -8,7 +8,7 @@ use std::{
 pub use crate::channel::config::DEFAULT as CONFIG_FILE;
 pub use crate::seams::Policy;
 use crate::seams::{
-    ConfidenceOptions, SchedOptions, SenseOptions,
+    ConfidenceOptions, CustomerIs, SchedOptions, SenseOptions,
     features::{Features, Goal},
 };
 
@@ -199,6 +199,9 @@ impl Config {
             // Known when the backend is chosen.
             tells: false,
             confidence,
+            // The configuration file says.
+            customer_is: CustomerIs::default(),
+            alpha_pm: 0,
         };
         let sched = SchedOptions {
             slice: micros("slice-us", options.slice_us, 100, 100_000)?,

@@ -1,9 +1,10 @@
 //! The daemon's life: lock, load, attach, serve, and the ways in which that ends.
 
 mod channels;
+mod customers;
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::Future,
     os::fd::{BorrowedFd, OwnedFd},
     rc::Rc,
@@ -22,7 +23,8 @@ use tracing::{info, warn};
 use crate::{
     Error,
     channel::{
-        Channels, config as channel_config,
+        Channels,
+        config::{self as channel_config, Requests},
         hosts::{Answer as HostAnswer, Passing},
     },
     config::{BackendKind, Config},
@@ -30,6 +32,7 @@ use crate::{
         Answer, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, LaneNs, Listener, Missing, Peer,
         Reloaded, Reports, Status, Why,
     },
+    customer::Weights,
     doctor,
     lock::Lock,
     names::Names,
@@ -83,7 +86,8 @@ where
     P: Platform + Clone + 'static,
 {
     let file = channel_config::read(config.file.as_deref())?;
-    let config = &choose_backend(config, platform);
+    let requests = file.requests;
+    let config = &customers::with_requests(choose_backend(config, platform), requests);
     let kernel =
         rule_out_obstacles(platform, config.backend, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
     // The other scheduler might be our own, and then the lock has the better message.
@@ -96,7 +100,7 @@ where
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
     let mut eyes = platform.sense(&config.sense)?;
     report_missing(&eyes);
-    let channels = channels::start(config, file, &mut eyes)?;
+    let (channels, weights) = channels::start(config, file, &mut eyes)?;
     let (passing, answers) = Passing::new(platform.lookup());
     let backend = platform.attach(&eyes, config)?;
     let daemon = Rc::new(Daemon {
@@ -108,6 +112,9 @@ where
         live: RefCell::new(Live { eyes, backend: Some(backend), restarts: 0 }),
         channels: RefCell::new(channels),
         passing: RefCell::new(passing),
+        requests,
+        weights: RefCell::new(weights),
+        seat_user: Cell::new(None),
     });
     info!("ready: policy {} on backend {}, kernel {}", config.sense.policy, config.backend.name(), daemon.kernel);
     // Nobody to notify is as good.
@@ -180,6 +187,11 @@ struct Daemon<P: Platform> {
     live: RefCell<Live<P>>,
     channels: RefCell<Channels>,
     passing: RefCell<Passing>,
+    /// As they were at the start.
+    requests: Requests,
+    weights: RefCell<Weights>,
+    /// As the eyes know it.
+    seat_user: Cell<Option<u32>>,
 }
 
 /// What holds the kernel. Borrowed between awaits only.
@@ -210,6 +222,7 @@ impl<P: Platform> Daemon<P> {
                 },
                 _ = world.tick() => {
                     self.follow_channels();
+                    self.follow_customers();
                     // After that, which may need other hooks.
                     self.look_after_eyes();
                     act_at = self.act();

@@ -12,6 +12,7 @@ mod backend;
 pub mod channel;
 pub mod config;
 pub mod control;
+mod customer;
 pub mod daemon;
 pub mod doctor;
 mod error;

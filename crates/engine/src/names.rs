@@ -85,6 +85,12 @@ impl Names {
         fs::read_to_string(self.root.join(format!("proc/{pid}/stat"))).ok()
     }
 
+    /// The active user of the machine's seat, as logind tells; `None`: nobody, or there is no logind.
+    pub(crate) fn seat_user(&self) -> Option<u32> {
+        let seat = fs::read_to_string(self.root.join("run/systemd/seats/seat0")).ok()?;
+        seat.lines().find_map(|line| line.strip_prefix("ACTIVE_UID=")?.trim().parse().ok())
+    }
+
     /// Ids of all processes.
     pub(crate) fn pids(&self) -> Vec<u32> {
         let entries = fs::read_dir(self.root.join("proc")).into_iter().flatten().flatten();

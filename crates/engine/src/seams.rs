@@ -13,9 +13,10 @@ use crate::{
 use crate::config::{BackendKind, Config};
 
 pub use appease_bpf::{
-    Access, Attention, Begun, Cgroup, Channel, ConfidenceOptions, Error as BpfError, Exit, Filter, Handler, Hits, Hop,
-    LaneTimes, Lift, Lock, MAX_RULES, MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises,
-    Request, Rule, SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target,
+    Access, Attention, BUCKETS, Begun, Buckets, Cgroup, Channel, ConfidenceOptions, Customer, CustomerId, CustomerIs,
+    Error as BpfError, Exit, Filter, Handler, Hits, Hop, LaneTimes, Latency, Lift, Lock, MAX_RULES, MAX_WEIGHTS,
+    MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises, Request, Rule, SchedOptions,
+    Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom,
     features::{self, Features},
     tasks::{self, Setting, Slice},
 };
@@ -75,6 +76,38 @@ pub trait Eyes {
     fn inode_of(&self, file: BorrowedFd<'_>) -> Result<u64, BpfError>;
     /// Says whether any rule wants writes to sockets: the hooks for them cost something, and are attached only then.
     fn set_write_rules(&mut self, sockets: bool);
+    /// Changes the weight of a rule, hundredths; it keeps its hits.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn weigh(&self, slot: Slot, weight: u32) -> Result<(), BpfError>;
+    /// Has these weights of customers count, hundredths, and no others; when that fails, those before do.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn set_weights(&mut self, weights: &BTreeMap<Whom, u32>) -> Result<(), BpfError>;
+    /// Says who is the active user of the seat.
+    fn set_seat_user(&mut self, user: Option<u32>);
+    /// Ends requests whose time is over, and accounts for them; to be called about once a second.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn sweep(&self) -> Result<(), BpfError>;
+    /// Those who sent requests.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn customers(&self) -> Result<Vec<Customer>, BpfError>;
+    /// What came of requests that ended by their response.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn latencies(&self) -> Result<Vec<Latency>, BpfError>;
+    /// Requests that somebody waits for.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn open_requests(&self) -> Result<Vec<Request>, BpfError>;
 }
 
 /// Knows what is done for whom, and keeps the account of a backend in user space.
@@ -272,6 +305,34 @@ impl Eyes for Sensor {
 
     fn set_write_rules(&mut self, sockets: bool) {
         Self::set_write_rules(self, sockets);
+    }
+
+    fn weigh(&self, slot: Slot, weight: u32) -> Result<(), BpfError> {
+        Self::weigh(self, slot, weight)
+    }
+
+    fn set_weights(&mut self, weights: &BTreeMap<Whom, u32>) -> Result<(), BpfError> {
+        Self::set_weights(self, weights)
+    }
+
+    fn set_seat_user(&mut self, user: Option<u32>) {
+        Self::set_seat_user(self, user);
+    }
+
+    fn sweep(&self) -> Result<(), BpfError> {
+        Self::sweep(self)
+    }
+
+    fn customers(&self) -> Result<Vec<Customer>, BpfError> {
+        Self::customers(self)
+    }
+
+    fn latencies(&self) -> Result<Vec<Latency>, BpfError> {
+        Self::latencies(self)
+    }
+
+    fn open_requests(&self) -> Result<Vec<Request>, BpfError> {
+        Self::open_requests(self)
     }
 }
 

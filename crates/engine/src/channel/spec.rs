@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     control::ChannelWords,
+    customer::Weight,
     report::channel_name,
     seams::{Access, Channel, Side},
 };
@@ -41,6 +42,8 @@ pub struct Spec {
     pub what: What,
     /// Whose.
     pub who: Who,
+    /// How much its requests count.
+    pub weight: Weight,
 }
 
 /// Where a customer reaches the machine.
@@ -87,12 +90,13 @@ impl Spec {
         };
         what.fits(access)?;
         let who = Who::parse(words.user.as_deref(), words.group.as_deref(), words.cgroup.as_deref())?;
-        Ok(Self { access, what, who })
+        let weight = words.weight.as_deref().map(Weight::parse).transpose()?.unwrap_or_default();
+        Ok(Self { access, what, who, weight })
     }
 
     /// A rule for everybody.
     pub(crate) fn of(access: Access, what: What) -> Self {
-        Self { access, what, who: Who::default() }
+        Self { access, what, who: Who::default(), weight: Weight::default() }
     }
 
     /// The host name that has to be resolved.
@@ -169,7 +173,7 @@ pub(super) fn class_access(class: Channel) -> Access {
 }
 
 impl Who {
-    pub(super) fn parse(user: Option<&str>, group: Option<&str>, cgroup: Option<&str>) -> Result<Self, Refusal> {
+    pub(crate) fn parse(user: Option<&str>, group: Option<&str>, cgroup: Option<&str>) -> Result<Self, Refusal> {
         let name = |kind: &str, text: Option<&str>| match text {
             Some(text) if text.is_empty() || text.len() > NAME_MAX || text.contains(char::is_control) => Err(
                 Refusal::new(format!("{kind} has no sensible name: {:?}", text.chars().take(40).collect::<String>())),
@@ -226,9 +230,12 @@ impl fmt::Display for Spec {
         if let Some(group) = &self.who.group {
             write!(f, " --group {group}")?;
         }
-        match &self.who.cgroup {
-            Some(cgroup) => write!(f, " --cgroup {}", cgroup.display()),
-            None => Ok(()),
+        if let Some(cgroup) = &self.who.cgroup {
+            write!(f, " --cgroup {}", cgroup.display())?;
+        }
+        match self.weight {
+            weight if weight == Weight::default() => Ok(()),
+            weight => write!(f, " --weight {weight}"),
         }
     }
 }
@@ -246,6 +253,7 @@ pub(crate) mod tests {
                 "--user" => words.user = parts.next(),
                 "--group" => words.group = parts.next(),
                 "--cgroup" => words.cgroup = parts.next(),
+                "--weight" => words.weight = parts.next(),
                 _ => words.what.push(part),
             }
         }
@@ -267,6 +275,7 @@ pub(crate) mod tests {
             "read accept unix:/run/x.sock --group audio --cgroup /system.slice/x.service",
             "read connect unix:@name",
             "read class:evdev --user 1000",
+            "read accept :80 --weight 2.5",
         ] {
             assert_eq!(spec(line).to_string(), line);
         }
@@ -285,6 +294,8 @@ pub(crate) mod tests {
             "both class:tty",
             "read class:audio",
             "read accept :22 --cgroup system.slice",
+            "read accept :22 --weight 0",
+            "read accept :22 --weight heavy",
         ]
         .map(|line| Spec::parse(&words(line)).expect_err(line).to_string());
         insta::assert_snapshot!(refusals.join("\n"), @r#"
@@ -298,6 +309,8 @@ pub(crate) mod tests {
         devices of class:tty are used in one way alone: write read class:tty
         devices of class:audio are used in one way alone: write write class:audio
         path "system.slice" is not absolute: a cgroup is named from the root on, as in /proc/PID/cgroup, /like/this
+        weight is 0: allowed is 0.01 to 100, and 1 is what all others have
+        weight is "heavy": allowed is 0.01 to 100, and 1 is what all others have
         "#);
         let too_long =
             Spec::parse(&words(&format!("read /{}", "x".repeat(PATH_MAX)))).expect_err("too long").to_string();

@@ -175,6 +175,8 @@ impl Channels {
             // It is there because of a server that may go; now it is there to stay.
             if matches!(entry.source, Source::Found(_)) && entry.spec.access == spec.access {
                 entry.source = Source::Command;
+                entry.spec.weight = spec.weight;
+                self.settle(slot, eyes);
                 return Ok(slot);
             }
             return Err(Refusal::new(format!("{spec}: {}", is_there(slot, entry))));
@@ -347,7 +349,11 @@ impl Channels {
             return Ok(State::Waiting(what));
         }
         let filter = Filter { uid: entry.owners.uid, gid: entry.owners.gid, cgroup: aim.cgroup };
-        let rule = Rule { access: entry.spec.access, filter };
+        let rule = Rule { access: entry.spec.access, filter, weight: entry.spec.weight.hundredths() };
+        if let Some(old) = entry.rule.filter(|old| *old != rule && Rule { weight: rule.weight, ..*old } == rule) {
+            eyes.weigh(slot, rule.weight).map_err(refused)?;
+            entry.rule = Some(Rule { weight: rule.weight, ..old });
+        }
         if entry.rule != Some(rule) {
             for target in entry.targets.drain(..) {
                 unbind(&mut self.leads, slot, &target, eyes);

@@ -17,7 +17,9 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
 use super::{spec::tests::spec, *};
-use crate::seams::{BpfError, Eyes, Hits, MissingHook, RULES_PER_TARGET, Rule, Slot, Target};
+use crate::seams::{
+    BpfError, Customer, Eyes, Hits, Latency, MissingHook, RULES_PER_TARGET, Request, Rule, Slot, Target, Whom,
+};
 
 /// Ten thousand of anything take a fraction of this on a busy machine; what grows with the square takes far more.
 pub(crate) const AT_ONCE: Duration = Duration::from_secs(6);
@@ -36,6 +38,14 @@ pub(crate) struct FakeKernel {
     pub adopted: Cell<bool>,
     /// Whether it will not have unix sockets with abstract names.
     pub refuses_abstract: Cell<bool>,
+    /// Whether it will have no more than so many weights.
+    pub weights_at_most: Cell<Option<usize>>,
+    pub weights: RefCell<BTreeMap<Whom, u32>>,
+    pub seat_user: Cell<Option<u32>>,
+    pub swept: Cell<u32>,
+    pub customers: RefCell<Vec<Customer>>,
+    pub latencies: RefCell<Vec<Latency>>,
+    pub requests: RefCell<Vec<Request>>,
 }
 
 impl FakeKernel {
@@ -45,6 +55,15 @@ impl FakeKernel {
 
     fn targets(&self, slot: Slot) -> Vec<Target> {
         self.bound.borrow().iter().filter(|(_, of)| *of == slot).map(|(target, _)| target.clone()).collect()
+    }
+
+    pub(crate) fn put_weights(&self, weights: &BTreeMap<Whom, u32>) -> Result<(), BpfError> {
+        self.called();
+        if self.weights_at_most.get().is_some_and(|most| weights.len() > most) {
+            return Err(BpfError::Refused { what: "set the weights of customers".into(), why: "no memory".into() });
+        }
+        self.weights.borrow_mut().clone_from(weights);
+        Ok(())
     }
 }
 
@@ -117,6 +136,37 @@ impl Eyes for FakeKernel {
 
     fn set_write_rules(&mut self, sockets: bool) {
         self.writes.set(sockets);
+    }
+
+    fn weigh(&self, slot: Slot, weight: u32) -> Result<(), BpfError> {
+        self.called();
+        self.rules.borrow_mut().get_mut(&slot).expect("a rule").weight = weight;
+        Ok(())
+    }
+
+    fn set_weights(&mut self, weights: &BTreeMap<Whom, u32>) -> Result<(), BpfError> {
+        self.put_weights(weights)
+    }
+
+    fn set_seat_user(&mut self, user: Option<u32>) {
+        self.seat_user.set(user);
+    }
+
+    fn sweep(&self) -> Result<(), BpfError> {
+        self.swept.set(self.swept.get() + 1);
+        Ok(())
+    }
+
+    fn customers(&self) -> Result<Vec<Customer>, BpfError> {
+        Ok(self.customers.borrow().clone())
+    }
+
+    fn latencies(&self) -> Result<Vec<Latency>, BpfError> {
+        Ok(self.latencies.borrow().clone())
+    }
+
+    fn open_requests(&self) -> Result<Vec<Request>, BpfError> {
+        Ok(self.requests.borrow().clone())
     }
 }
 
@@ -647,4 +697,52 @@ fn devices_are_what_they_are() {
         .expect("linked");
     bench.remove("read /dev/null");
     assert_eq!(bench.refused("read /dev/null"), "/dev/null plays sound and cannot be read: write \"write /dev/null\"");
+}
+
+#[test]
+fn a_weight_changes_nothing_else() {
+    let mut bench = Bench::started();
+    let channel =
+        |accept: &str, weight: &str| format!("[[channel]]\naccess = \"read\"\naccept = \"{accept}\"\n{weight}\n\n");
+    bench.load(&(channel(":80", "") + &channel(":81", "weight = 0.25"))).expect("right");
+    let slot = |bench: &Bench, line: &str| bench.channels.find(&spec(line)).expect("there");
+    let (one, two) = (slot(&bench, "read accept :80"), slot(&bench, "read accept :81"));
+    let weights = |bench: &Bench| [one, two].map(|slot| bench.kernel.rules.borrow()[&slot].weight);
+    assert_eq!(weights(&bench), [100, 25]);
+    bench.kernel.hits.borrow_mut().get_mut(&two).expect("defined").count = 9;
+    assert_eq!(bench.load(&(channel(":80", "weight = 4") + &channel(":81", ""))), Ok((0, 0)));
+    assert_eq!(weights(&bench), [400, 100]);
+    assert_eq!(bench.kernel.hits.borrow()[&two].count, 9, "its hits stay");
+    assert_eq!(bench.channels.entry(one).expect("there").spec.to_string(), "read accept :80 --weight 4");
+
+    // What is refused gives nobody another weight.
+    bench.kernel.refuses_abstract.set(true);
+    let text = channel(":80", "weight = 7") + &channel(":81", "weight = 7") + &channel("unix:@x", "");
+    assert!(bench.load(&text).is_err());
+    assert_eq!(weights(&bench), [400, 100]);
+
+    let three = bench.add("read accept :82 --weight 2").expect("added");
+    assert_eq!(bench.kernel.rules.borrow()[&three].weight, 200);
+    assert!(
+        bench.refused("read accept :82 --weight 3").contains("(read accept :82 --weight 2, added by command) has that")
+    );
+    bench.remove("read accept :82");
+
+    // One that is there because of a server takes the weight of whoever wants it to stay.
+    bench.listens(Some(("Xvnc", 5901)));
+    bench.tick();
+    let found = bench.add("read accept :5901 --weight 3").expect("it is there because of a server alone");
+    assert_eq!(bench.kernel.rules.borrow()[&found].weight, 300);
+}
+
+#[test]
+fn a_weight_is_kept_while_its_channel_waits() {
+    let mut bench = Bench::started();
+    let text =
+        |weight: u32| format!("[[channel]]\naccess = \"read\"\nconnect = \"proxy.example:80\"\nweight = {weight}\n");
+    bench.load(&text(2)).expect("right");
+    bench.load(&text(3)).expect("right");
+    let slot = bench.channels.find(&spec("read connect proxy.example:80")).expect("there");
+    bench.channels.learn("proxy.example", Ok(vec![[192, 0, 2, 1].into()]), &bench.kernel);
+    assert_eq!(bench.kernel.rules.borrow()[&slot].weight, 300);
 }

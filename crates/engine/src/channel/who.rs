@@ -20,12 +20,23 @@ pub(super) struct Owners {
 
 /// Looks up the user and the group of `who`.
 pub(super) fn owners(who: &Who) -> Result<Owners, Refusal> {
-    let user = |name: &str| User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
     let group = |name: &str| Group::from_name(name).map(|group| group.map(|group| group.gid.as_raw()));
     Ok(Owners {
-        uid: who.user.as_deref().map(|name| number("user", name, "getent passwd", user)).transpose()?,
+        uid: who.user.as_deref().map(uid).transpose()?,
         gid: who.group.as_deref().map(|name| number("group", name, "getent group", group)).transpose()?,
     })
+}
+
+/// A user by name or number.
+pub(crate) fn uid(name: &str) -> Result<u32, Refusal> {
+    let user = |name: &str| User::from_name(name).map(|user| user.map(|user| user.uid.as_raw()));
+    number("user", name, "getent passwd", user)
+}
+
+/// Id of the cgroup `path`, on the machine whose `/proc` is below `root`; `None` when there is none.
+pub(crate) fn cgroup_id(root: &Path, path: &Path) -> Result<Option<u64>, Refusal> {
+    let found = cgroup(&cgroup_dir(root, path)?, path);
+    Ok(found.map_err(|error| Refusal::new(format!("cgroup {}: {error}", path.display())))?.map(|cgroup| cgroup.id))
 }
 
 fn number(

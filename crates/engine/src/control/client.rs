@@ -45,7 +45,7 @@ pub enum ClientError {
 }
 
 /// The channels that are in force, or wait for what they are about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChannelList {
     /// By id.
     pub channels: Vec<ChannelRow>,

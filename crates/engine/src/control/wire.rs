@@ -248,10 +248,12 @@ pub struct ChannelWords {
     pub group: Option<String>,
     /// A cgroup, from the root on.
     pub cgroup: Option<String>,
+    /// How much its requests count, 0.01 to 100; 1 if nothing is said.
+    pub weight: Option<String>,
 }
 
 /// Some of the channels that are in force, or wait for what they are about.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
 pub struct ChannelPage {
     /// By id.
     pub channels: Vec<ChannelRow>,
@@ -262,7 +264,7 @@ pub struct ChannelPage {
 }
 
 /// A channel.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
 pub struct ChannelRow {
     /// Its number while it is there.
     pub id: u32,
@@ -276,6 +278,8 @@ pub struct ChannelRow {
     pub group: Option<String>,
     /// Only operations below this cgroup count.
     pub cgroup: Option<String>,
+    /// How much its requests count: 1 if nobody said something else.
+    pub weight: f64,
     /// `active` when there was a hit within the time that attention lasts, else `armed`; `waiting` for what is not there;
     /// `off` when it cannot be.
     pub state: String,
@@ -307,6 +311,12 @@ pub struct Reloaded {
     pub added: u64,
     /// Channels that are gone.
     pub removed: u64,
+    /// Channels that have another weight.
+    #[serde(default)]
+    pub weighed: u64,
+    /// Customers whose weight is new, another, or gone.
+    #[serde(default)]
+    pub customers: u64,
 }
 
 /// Why a question is not answered.

@@ -9,20 +9,24 @@ use crate::{
     channel::{Channels, Entry, Refusal, Source, Spec, State, config, hosts},
     config::{CONFIG_FILE, Config},
     control::{Answer, ChannelPage, ChannelRow, ChannelWords, ControlError, Handler, Peer, Reloaded},
+    customer::Weights,
     seams::{Begun, Eyes, Platform, Slot},
 };
 
 /// Rows of one answer. An answer is written anew for each 256 bytes by which its buffer grows, so a long one takes for ever.
 const PAGE: usize = 100;
 
-/// Reads the configuration, and puts its channels and the built-in ones in force.
-pub(super) fn start(config: &Config, file: config::File, eyes: &mut impl Eyes) -> Result<Channels, Refusal> {
+/// Puts the weights of a configuration in force, its channels and the built-in ones.
+pub(super) fn start(config: &Config, file: config::File, eyes: &mut impl Eyes) -> Result<(Channels, Weights), Refusal> {
+    let mut weights = Weights::new(&config.root);
+    let plan = weights.plan(&file.customers, file_of(config))?;
+    weights.put(plan, eyes)?;
     let mut channels = Channels::new(&config.root)?;
     if let Err(error) = eyes.adopt_watches(channels.uses()) {
         warn!("{error}; files and FIFOs are not seen as channels");
     }
     channels.load(file, file_of(config), eyes)?;
-    Ok(channels)
+    Ok((channels, weights))
 }
 
 fn file_of(config: &Config) -> &Path {
@@ -51,15 +55,39 @@ impl<P: Platform> Daemon<P> {
 
     /// Reads the configuration file anew; a wrong one changes nothing.
     pub(super) fn reload_file(&self) -> Result<Reloaded, Refusal> {
-        let load =
-            |file| self.channels.borrow_mut().load(file, file_of(&self.config), &mut self.live.borrow_mut().eyes);
-        match config::read(self.config.file.as_deref()).and_then(load) {
+        match config::read(self.config.file.as_deref()).and_then(|file| self.load(file)) {
             Ok(changes) => {
-                info!("configuration read anew: {} channels added, {} removed", changes.added, changes.removed);
-                Ok(Reloaded { added: changes.added as u64, removed: changes.removed as u64 })
+                info!(
+                    "configuration read anew: {} channels added, {} removed; {} of them and {} customers have another weight",
+                    changes.added, changes.removed, changes.weighed, changes.customers
+                );
+                Ok(changes)
             }
             Err(refusal) => {
                 warn!("{refusal}; the old configuration stays");
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Puts a configuration in place of the one before, or changes nothing.
+    fn load(&self, file: config::File) -> Result<Reloaded, Refusal> {
+        let path = file_of(&self.config);
+        file.requests.is_still(&self.requests, path)?;
+        let eyes = &mut self.live.borrow_mut().eyes;
+        let mut weights = self.weights.borrow_mut();
+        let plan = weights.plan(&file.customers, path)?;
+        let (customers, before) = weights.put(plan, eyes)?;
+        match self.channels.borrow_mut().load(file, path, eyes) {
+            Ok(changes) => Ok(Reloaded {
+                added: changes.added as u64,
+                removed: changes.removed as u64,
+                weighed: changes.weighed as u64,
+                customers: customers as u64,
+            }),
+            Err(refusal) => {
+                // There was room for them a moment ago.
+                let _ = weights.put(before, eyes);
                 Err(refusal)
             }
         }
@@ -135,6 +163,7 @@ impl<P: Platform> Daemon<P> {
             user: who.user.clone(),
             group: who.group.clone(),
             cgroup: who.cgroup.as_ref().map(|cgroup| cgroup.display().to_string()),
+            weight: entry.spec.weight.number(),
             state: state.into(),
             reason,
             hits: (peer.uid == 0).then_some(hits.count),

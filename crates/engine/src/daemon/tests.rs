@@ -25,8 +25,8 @@ use crate::{
     control::{Client, ControlProxy, Standing},
     names::tests::root,
     seams::{
-        Attention, Begun, Channel, Exit, Features, Hits, Hop, LaneTimes, Lookup, MissingHook, News, Object, Raises,
-        Request, Rule, SenseOptions, Slot, Target, Witness,
+        Attention, Begun, Channel, Customer, Exit, Features, Hits, Hop, LaneTimes, Latency, Lookup, MissingHook, News,
+        Object, Raises, Request, Rule, SenseOptions, Slot, Target, Whom, Witness,
         features::{Btf, Lockdown, SchedExt},
     },
 };
@@ -165,6 +165,34 @@ impl Eyes for FakeEyes {
     fn set_write_rules(&mut self, sockets: bool) {
         self.0.kernel.writes.set(sockets);
     }
+
+    fn weigh(&self, slot: Slot, weight: u32) -> Result<(), BpfError> {
+        self.0.kernel.weigh(slot, weight)
+    }
+
+    fn set_weights(&mut self, weights: &BTreeMap<Whom, u32>) -> Result<(), BpfError> {
+        self.0.kernel.put_weights(weights)
+    }
+
+    fn set_seat_user(&mut self, user: Option<u32>) {
+        self.0.kernel.seat_user.set(user);
+    }
+
+    fn sweep(&self) -> Result<(), BpfError> {
+        self.0.kernel.sweep()
+    }
+
+    fn customers(&self) -> Result<Vec<Customer>, BpfError> {
+        self.0.kernel.customers()
+    }
+
+    fn latencies(&self) -> Result<Vec<Latency>, BpfError> {
+        self.0.kernel.latencies()
+    }
+
+    fn open_requests(&self) -> Result<Vec<Request>, BpfError> {
+        self.0.kernel.open_requests()
+    }
 }
 
 impl Witness for FakeEyes {
@@ -179,6 +207,11 @@ impl Witness for FakeEyes {
             device: Some((4, 1)),
             reader_tgid: 10,
             peer: None,
+            customer: 0,
+            weight: 100,
+            first_response_ns: None,
+            last_response_ns: None,
+            is_over: false,
         };
         let path = if pid == 20 { vec![Hop { at_ns: NOW, tgid: 10, object: Object::Fork }] } else { vec![] };
         let attention = Attention { request, since_ns: NOW, until_ns: NOW + 1_000, path };
@@ -364,7 +397,9 @@ fn daemon(setting: &Setting) -> Daemon<Fake> {
     let platform = Fake(Rc::clone(&setting.world));
     let mut eyes = platform.sense(&config.sense).expect("eyes");
     let file = channel_config::read(config.file.as_deref()).expect("right");
-    let channels = RefCell::new(channels::start(&config, file, &mut eyes).expect("channels"));
+    let requests = file.requests;
+    let (channels, weights) = channels::start(&config, file, &mut eyes).expect("channels");
+    let (channels, weights) = (RefCell::new(channels), RefCell::new(weights));
     let passing = RefCell::new(Passing::new(platform.lookup()).0);
     let backend = platform.attach(&eyes, &config).expect("a backend");
     Daemon {
@@ -374,6 +409,9 @@ fn daemon(setting: &Setting) -> Daemon<Fake> {
         live: RefCell::new(Live { eyes, backend: Some(backend), restarts: 0 }),
         channels,
         passing,
+        requests,
+        weights,
+        seat_user: Cell::new(None),
         platform,
         config,
     }
@@ -580,7 +618,10 @@ fn a_wrong_configuration_is_refused_before_anything_else() {
     let error = block_on(setting.serve(std::future::pending())).expect_err("wrong").to_string();
     assert_eq!(
         error,
-        format!("{}, line 1: unknown field `channels`, expected `built-in` or `channel`", setting.file().display())
+        format!(
+            "{}, line 1: unknown field `channels`, expected one of `built-in`, `requests`, `channel`, `customer`",
+            setting.file().display()
+        )
     );
     assert_eq!(std::fs::read_dir(setting.run_dir.path()).expect("readable").count(), 0, "no file is left");
 }
@@ -597,7 +638,11 @@ fn root_changes_channels_over_the_socket() {
         (added, reloaded, client.remove_channel_by_words(&channel).await.expect("conversation"))
     }));
     if is_root {
-        assert_eq!(reloaded, Ok(Reloaded { added: 0, removed: 0 }), "those of the command stay");
+        assert_eq!(
+            reloaded,
+            Ok(Reloaded { added: 0, removed: 0, weighed: 0, customers: 0 }),
+            "those of the command stay"
+        );
         assert_eq!(removed.expect("removed").id, added.expect("added").id);
     } else {
         assert_eq!(
@@ -622,4 +667,70 @@ fn ten_thousand_channels_are_listed() {
     let ids: Vec<u32> = list.channels.iter().map(|row| row.id).collect();
     assert_eq!(ids, (1..).take(BUILT_IN + 10_000).collect::<Vec<_>>());
     assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_reload_puts_all_in_force_or_nothing() {
+    let setting = Setting::new(World::default());
+    let write = |text: &str| std::fs::write(setting.file(), text).expect("written");
+    let customer = |weight: &str| format!("[[customer]]\nseat = true\nweight = {weight}\n");
+    write(&customer("2"));
+    let daemon = daemon(&setting);
+    let kernel = &setting.world.kernel;
+    let seat = || kernel.weights.borrow().get(&Whom::Seat).copied();
+    assert_eq!(seat(), Some(200));
+
+    let root = Peer { uid: 0 };
+    let channel = "[[channel]]\naccess = \"read\"\naccept = \":80\"\nweight = 3\n";
+    write(&(customer("4") + channel));
+    assert_eq!(daemon.reload(root), Ok(Reloaded { added: 1, removed: 0, weighed: 0, customers: 1 }));
+    assert_eq!(seat(), Some(400));
+    write(&(customer("4") + &channel.replace('3', "5")));
+    assert_eq!(daemon.reload(root), Ok(Reloaded { added: 0, removed: 0, weighed: 1, customers: 0 }));
+
+    // A channel that the kernel refuses takes the weights with it.
+    kernel.refuses_abstract.set(true);
+    write(&(customer("7") + "[[channel]]\naccess = \"read\"\naccept = \"unix:@x\"\n"));
+    assert!(daemon.reload(root).is_err());
+    assert_eq!(seat(), Some(400));
+
+    // So does what counts at the start alone.
+    write(&(String::from("[requests]\nalpha = 0.1\n") + &customer("7")));
+    let refused = daemon.reload(root).expect_err("refused").to_string();
+    let file = setting.file();
+    assert!(refused.starts_with(&format!("{}, line 2: alpha is 0.1, and 0 is in force", file.display())), "{refused}");
+    assert_eq!(seat(), Some(400));
+}
+
+#[test]
+fn the_seat_is_followed_and_requests_are_swept() {
+    let setting = Setting::new(World::default());
+    let daemon = daemon(&setting);
+    let seat = setting.machine.path().join("run/systemd/seats/seat0");
+    let user = |text: Option<&str>| {
+        match text {
+            Some(text) => std::fs::write(&seat, text).expect("written"),
+            None => std::fs::remove_file(&seat).expect("removed"),
+        }
+        daemon.follow_customers();
+        setting.world.kernel.seat_user.get()
+    };
+    daemon.follow_customers();
+    assert_eq!(setting.world.kernel.seat_user.get(), None);
+    std::fs::create_dir_all(seat.parent().expect("a parent")).expect("made");
+    assert_eq!(user(Some("IS_SEAT0=1\nACTIVE=c2\nACTIVE_UID=1000\n")), Some(1000));
+    assert_eq!(user(Some("IS_SEAT0=1\n")), None, "nobody logged in");
+    assert_eq!(user(Some("ACTIVE_UID=many\n")), None);
+    assert_eq!(user(Some("ACTIVE_UID=0\n")), Some(0));
+    assert_eq!(user(None), None);
+    assert_eq!(setting.world.kernel.swept.get(), 6);
+}
+
+#[test]
+fn requests_are_as_the_file_has_them_at_the_start() {
+    let setting = Setting::new(World::default());
+    std::fs::write(setting.file(), "[requests]\ncustomer = \"cgroup\"\nalpha = 0.25\n").expect("written");
+    let file = channel_config::read(Some(&setting.file())).expect("right");
+    let config = customers::with_requests(setting.config(), file.requests);
+    assert_eq!((config.sense.customer_is, config.sense.alpha_pm), (crate::seams::CustomerIs::Cgroup, 250));
 }

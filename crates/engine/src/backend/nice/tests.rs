@@ -122,6 +122,11 @@ impl Fake {
             device: None,
             reader_tgid: tgid,
             peer: None,
+            customer: 0,
+            weight: 100,
+            first_response_ns: None,
+            last_response_ns: None,
+            is_over: false,
         };
         let attention = Attention { request, since_ns: now_ns, until_ns: now_ns + ATTENTION_NS, path: vec![] };
         self.record(tgid, |process| process.attention = Some(attention));

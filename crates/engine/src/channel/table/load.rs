@@ -14,7 +14,10 @@ use super::{
     },
     Channels, Entry, FIRST_FREE, Key, ROOM, Source, State, Wanted, accept, is_there, no_room,
 };
-use crate::seams::{Eyes, Slot};
+use crate::{
+    customer::Weight,
+    seams::{Eyes, Slot},
+};
 
 /// Where ssh listens.
 const SSH_PORT: u16 = 22;
@@ -24,6 +27,8 @@ const SSH_PORT: u16 = 22;
 pub(crate) struct Changes {
     pub added: usize,
     pub removed: usize,
+    /// Have another weight.
+    pub weighed: usize,
 }
 
 impl Channels {
@@ -60,7 +65,10 @@ impl Channels {
         let (mut put, mut kept) = (Vec::new(), Vec::new());
         for one in wanted {
             if let Some(slot) = self.slots.get(&one.key) {
-                kept.push((*slot, one.source));
+                // A class that is there by command stays as that has it.
+                if self.entries[slot].source != Source::Command {
+                    kept.push((*slot, one.source, one.spec.weight));
+                }
                 continue;
             }
             let source = one.source.clone();
@@ -76,8 +84,16 @@ impl Channels {
                 return Err(refusal);
             }
         }
-        for (slot, source) in kept {
-            if let Some(entry) = self.entries.get_mut(&slot).filter(|entry| entry.source != Source::Command) {
+        let weights = kept.iter().map(|(slot, _, weight)| (*slot, *weight)).collect();
+        let weighed = match self.weigh_all(weights, eyes) {
+            Ok(weighed) => weighed,
+            Err(refusal) => {
+                self.undo(put, gone, removed, eyes);
+                return Err(refusal);
+            }
+        };
+        for (slot, source, _) in kept {
+            if let Some(entry) = self.entries.get_mut(&slot) {
                 entry.source = source;
             }
         }
@@ -91,7 +107,7 @@ impl Channels {
         self.world.look_at_servers_anew();
         self.find_servers(eyes);
         self.tell_needs(eyes);
-        Ok(Changes { added: put.len(), removed: gone.len() })
+        Ok(Changes { added: put.len(), removed: gone.len(), weighed })
     }
 
     /// What the file and the built-in channels come to; refuses what is there twice.
@@ -125,6 +141,38 @@ impl Channels {
             wanted.push(Wanted { spec: spec.clone(), source: Source::File(*line), owners, key });
         }
         Ok(wanted)
+    }
+
+    /// Gives rules their weights, or none of them. How many have another one now.
+    fn weigh_all(&mut self, weights: Vec<(Slot, Weight)>, eyes: &impl Eyes) -> Result<usize, Refusal> {
+        let mut before = Vec::new();
+        for (slot, weight) in weights {
+            match self.weigh(slot, weight, eyes) {
+                Ok(old) if old == weight => {}
+                Ok(old) => before.push((slot, old)),
+                Err(refusal) => {
+                    for (slot, old) in before {
+                        // What it took a moment ago it takes again.
+                        let _ = self.weigh(slot, old, eyes);
+                    }
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(before.len())
+    }
+
+    /// Gives a rule its weight; returns the one before.
+    fn weigh(&mut self, slot: Slot, weight: Weight, eyes: &impl Eyes) -> Result<Weight, Refusal> {
+        let Some(entry) = self.entries.get_mut(&slot).filter(|entry| entry.spec.weight != weight) else {
+            return Ok(weight);
+        };
+        if let Some(rule) = &mut entry.rule {
+            let hundredths = weight.hundredths();
+            eyes.weigh(slot, hundredths).map_err(|error| Refusal::new(format!("{}: {error}", entry.spec)))?;
+            rule.weight = hundredths;
+        }
+        Ok(std::mem::replace(&mut entry.spec.weight, weight))
     }
 
     /// Takes a rule out of force, but not out of its slot.
