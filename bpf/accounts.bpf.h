@@ -244,6 +244,7 @@ static __always_inline int add_latency(const struct appease_request *request, co
 static __noinline int end_request(struct appease_request *request, u64 now)
 {
 	struct appease_customer *customer;
+	u64 until;
 
 	if (!request || __sync_lock_test_and_set(&request->is_over, APPEASE_ACCOUNTED) == APPEASE_ACCOUNTED)
 		return 0;
@@ -254,7 +255,10 @@ static __noinline int end_request(struct appease_request *request, u64 now)
 	__sync_fetch_and_add(&customer->open, -1);
 	if (request->flags & APPEASE_REQUEST_PERIOD)
 		return 0;
-	switch (response_end(request->opened_ns, request->last_response_ns, request->served_at_ns, now)) {
+	/* Who worked on it up to the end did so to the end, whenever it is looked at. */
+	until = request->opened_ns + attention_ns;
+	switch (response_end(request->opened_ns, request->last_response_ns, request->served_at_ns,
+			     policy_before(now, until) ? now : until)) {
 	case RESPONSE_ANSWERED:
 		__sync_fetch_and_add(&customer->answered, 1);
 		count(APPEASE_CNT_ANSWERED);

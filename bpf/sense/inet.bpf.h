@@ -247,27 +247,29 @@ static __always_inline struct sock *try_socket_at(u64 fd)
 	return BPF_CORE_READ(socket, sk);
 }
 
-static __always_inline bool sends_by(u64 fd, const struct stamp_key *key)
+/* The socket at descriptor @fd of the current task, if it sends in the direction of @key. */
+static __always_inline u64 sends_by(u64 fd, const struct stamp_key *key)
 {
 	struct sock *sk = try_socket_at(fd);
 	struct stamp_key sent;
 
 	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
-		return false;
+		return 0;
 	sent = inet_key(sk, IPPROTO_TCP, true);
-	return sent.a == key->a && sent.b == key->b;
+	return sent.a == key->a && sent.b == key->b ? (u64)sk : 0;
 }
 
 /*
- * Whether the current task is in a call on the far end of the connection in whose direction @key is. What is sent to this
- * machine arrives before the call returns, but for what the receiver or the window keeps for later: that may be in anybody's
- * context. The descriptor is the first argument of all that write, the third one of splice.
+ * The socket by which the current task is in a call on the far end of the connection in whose direction @key is; 0: it is in none. What
+ * is sent to this machine arrives before the call returns, but for what the receiver or the window keeps for later: that may be
+ * in anybody's context. The descriptor is the first argument of all that write, the third one of splice.
  */
-static __noinline bool is_sent_by_current(const struct stamp_key *key)
+static __noinline u64 sent_by_current(const struct stamp_key *key)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
+	u64 sk = sends_by(PT_REGS_PARM1_CORE_SYSCALL(regs), key);
 
-	return sends_by(PT_REGS_PARM1_CORE_SYSCALL(regs), key) || sends_by(PT_REGS_PARM3_CORE_SYSCALL(regs), key);
+	return sk ? sk : sends_by(PT_REGS_PARM3_CORE_SYSCALL(regs), key);
 }
 
 /* Whether the current task speaks for somebody. */
@@ -298,20 +300,28 @@ static __noinline bool is_still_meant(const struct appease_attention *stamp, u64
 static __always_inline void deliver_tcp(struct sock *sk)
 {
 	struct stamp_key key = inet_key(sk, IPPROTO_TCP, false);
+	const struct appease_attention *attention;
 	struct appease_attention *stamp;
 	struct appease_request *request;
-	u64 now;
+	u64 now, by;
 
 	if (policy == APPEASE_POLICY_RSIO) {
-		if (is_sent_by_current(&key))
+		if (sent_by_current(&key))
 			handler_wrote(&key);
 		return;
 	}
 	now = bpf_ktime_get_ns();
 	stamp = bpf_map_lookup_elem(&stamps, &key);
-	if (!stamp && !speaks(now))
+	request = try_voice(try_current_process(), now, &attention);
+	if (!stamp && !request)
 		return;
-	if (is_sent_by_current(&key)) {
+	by = sent_by_current(&key);
+	/* To the customer itself, who is on this machine in another network: that is the response, and serves nobody else. */
+	if (by && request && by == request->object) {
+		forget_object(&key);
+		return;
+	}
+	if (by) {
 		note_write(&key, APPEASE_OBJECT_INET);
 		return;
 	}

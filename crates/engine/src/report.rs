@@ -87,6 +87,7 @@ impl Reporter<'_> {
     fn standing(&self, attention: Option<&Attention>) -> Standing {
         match attention {
             None => Standing::None,
+            Some(attention) if attention.request.is_over && self.now_ns < attention.until_ns => Standing::Answered,
             Some(attention) if attention.is_live(self.now_ns) => Standing::Current,
             Some(attention) if attention.request.served_ns >= attention.request.budget_ns => Standing::Spent,
             Some(_) => Standing::Expired,

@@ -128,6 +128,8 @@ pub enum Standing {
     Expired,
     /// Its request has used up its CPU budget.
     Spent,
+    /// Its request has been answered.
+    Answered,
     /// No request ever reached it.
     None,
 }

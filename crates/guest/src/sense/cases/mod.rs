@@ -16,6 +16,7 @@ mod mapped;
 mod messages;
 mod offspring;
 mod origins;
+mod responses;
 mod shared;
 mod sockets;
 mod within;
@@ -42,6 +43,7 @@ pub fn all(policy: &str) -> Vec<Case> {
             files::all(),
             filters::all(),
             sockets::all(),
+            responses::all(),
             datagrams::all(),
             within::all(),
             many::all(),
