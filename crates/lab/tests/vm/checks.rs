@@ -90,7 +90,8 @@ pub const NICE_KERNEL: &str = "6.12";
 const COMMAND_BY_NICE_RATIO: f64 = 8.0;
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 12] = [
+pub const SHORT: [&str; 13] = [
+    "apache",
     "background",
     "classes",
     "command",
@@ -181,6 +182,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         for load in of(&["hogs:16"], &["hogs:64", "build:16"]) {
             checks.push(Check::at(kernel, load, "typing_is_as_fast_as_alone", typing));
         }
+        checks.push(Check::at(kernel, "build:30", "web_server_is_as_fast_as_alone", apache));
         checks.push(Check::on(kernel, "typing_alone_costs_little", typing_alone));
         checks.push(Check::on(kernel, "nobody_served_costs_little", cost));
         for load in of(&["none"], &["none", "hogs:4", "hogs:16", "hogs:64", "build:16"]) {
@@ -202,7 +204,6 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, "build:64", "octave_answers_as_fast_as_alone", octave));
             checks.push(Check::at(kernel, "build:64", "film_keeps_its_rate", media));
             checks.push(Check::at(kernel, "build:30", "film_of_cas_loses_no_frame", mplayer));
-            checks.push(Check::at(kernel, "build:30", "web_server_is_as_fast_as_alone", apache));
             checks.push(Check::at(kernel, "build:30", "database_is_as_fast_as_alone", mysql));
             checks.push(Check::on(kernel, "thousand_connections_weigh_as_one", |machines, kernel| {
                 flood(machines, kernel, "flood")
