@@ -15,7 +15,7 @@ use std::{
     str::FromStr,
 };
 
-use anyhow::{Context, Error, Result, bail, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use rustix::{
     buffer::spare_capacity,
     event::epoll::{self, CreateFlags, Event, EventData, EventFlags},
@@ -102,6 +102,8 @@ struct Connection {
 
 struct Asker {
     pattern: Pattern,
+    from: Ipv4Addr,
+    server: SocketAddrV4,
     request: Vec<u8>,
     connections: Vec<Connection>,
     free: Vec<usize>,
@@ -111,6 +113,8 @@ struct Asker {
     events: Vec<Event>,
     buffer: Vec<u8>,
     answers_ms: Vec<f64>,
+    /// Connections that the server closed.
+    closed: usize,
 }
 
 impl Asker {
@@ -121,11 +125,13 @@ impl Asker {
         let mut connections = Vec::with_capacity(pattern.connections());
         for number in 0..pattern.connections() {
             let stream = connected(from, server).with_context(|| format!("connection {number} to {server}"))?;
-            epoll::add(&epoll, &stream, EventData::new_u64(number as u64), EventFlags::IN).context("watch a socket")?;
+            watch(&epoll, &stream, number)?;
             connections.push(Connection { stream, due_ns: None, held: Vec::new() });
         }
         Ok(Self {
             pattern,
+            from,
+            server,
             request,
             free: (0..connections.len()).rev().collect(),
             connections,
@@ -134,6 +140,7 @@ impl Asker {
             events: Vec::with_capacity(EVENTS),
             buffer: vec![0; 1 << 16],
             answers_ms: Vec::new(),
+            closed: 0,
         })
     }
 
@@ -183,11 +190,27 @@ impl Asker {
 
     fn ask(&mut self, due_ns: u64) -> Result<()> {
         let number = self.free.pop().context("no connection is free")?;
-        let connection = &mut self.connections[number];
+        self.connections[number].due_ns = Some(due_ns);
+        self.send(number)
+    }
+
+    fn send(&mut self, number: usize) -> Result<()> {
         // It is short: a socket whose other end has answered all before has room for it.
-        connection.stream.write_all(&self.request).context("ask")?;
-        connection.due_ns = Some(due_ns);
-        Ok(())
+        match self.connections[number].stream.write_all(&self.request) {
+            Err(error) if is_end(error.kind()) => self.connect_again(number),
+            sent => sent.context("ask"),
+        }
+    }
+
+    /// A busy server closes connections to have fewer. What was asked by one is asked by the next, and was due when it was due.
+    fn connect_again(&mut self, number: usize) -> Result<()> {
+        let stream = connected(self.from, self.server).with_context(|| format!("connect to {} again", self.server))?;
+        watch(&self.epoll, &stream, number)?;
+        self.closed += 1;
+        let connection = &mut self.connections[number];
+        connection.stream = stream;
+        connection.held.clear();
+        if connection.due_ns.is_some() { self.send(number) } else { Ok(()) }
     }
 
     /// Waits until something is answered, or until an instant, and says of each whole answer when its request was due.
@@ -214,8 +237,9 @@ impl Asker {
     fn read(&mut self, number: usize) -> Result<Option<u64>> {
         let connection = &mut self.connections[number];
         let length = match connection.stream.read(&mut self.buffer) {
-            Ok(0) => bail!("the server closed connection {number} after {} answers", self.answers_ms.len()),
+            Ok(0) => return self.connect_again(number).map(|()| None),
             Ok(length) => length,
+            Err(error) if is_end(error.kind()) => return self.connect_again(number).map(|()| None),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(error).context("read an answer"),
         };
@@ -235,7 +259,9 @@ impl Asker {
         }
         let waiting = self.waiting(end_ns);
         #[allow(clippy::cast_precision_loss)]
-        for (what, number) in [("answers", self.answers_ms.len()), ("unanswered", waiting.len())] {
+        for (what, number) in
+            [("answers", self.answers_ms.len()), ("unanswered", waiting.len()), ("closed", self.closed)]
+        {
             check::figure(&format!("{name}_{what}"), number as f64);
         }
         let longest = waiting.iter().min().map_or(0, |&due_ns| end_ns.saturating_sub(due_ns));
@@ -252,6 +278,14 @@ impl Asker {
         }
         all
     }
+}
+
+fn is_end(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset)
+}
+
+fn watch(epoll: &OwnedFd, stream: &TcpStream, number: usize) -> Result<()> {
+    epoll::add(epoll, stream, EventData::new_u64(number as u64), EventFlags::IN).context("watch a socket")
 }
 
 fn connected(from: Ipv4Addr, server: SocketAddrV4) -> Result<TcpStream> {
@@ -358,6 +392,25 @@ mod tests {
         // Three stand in a line for one server.
         let longest = asker.answers_ms.iter().copied().fold(0.0, f64::max);
         assert!(asker.answers_ms.len() > 3 && longest >= 14.0, "{} answers, {longest}", asker.answers_ms.len());
+        Ok(())
+    }
+
+    #[test]
+    fn what_a_closed_connection_left_is_asked_by_the_next() -> Result<()> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let url = format!("http://{}/page", listener.local_addr()?);
+        std::thread::spawn(move || {
+            for (number, stream) in listener.incoming().flatten().enumerate() {
+                let (mut stream, mut buffer) = (stream, [0; 1024]);
+                // One answer for each connection, and none for the second.
+                if stream.read(&mut buffer).is_ok() && number != 1 {
+                    let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+                }
+            }
+        });
+        let (asker, _) = asked(&url, "closed:1:5", 0.3)?;
+        assert!(asker.answers_ms.len() >= 3, "{} answers", asker.answers_ms.len());
+        assert!(asker.closed > asker.answers_ms.len(), "{} closed", asker.closed);
         Ok(())
     }
 
