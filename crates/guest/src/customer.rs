@@ -11,11 +11,13 @@ use crate::{
     far, system,
 };
 
-/// `wire` on the command line: joins the two sides, also where an earlier run of this machine has done so.
-pub fn lay_wire() -> Result<()> {
+/// `wire [ADDRESS...]` on the command line: joins the two sides, also where an earlier run of this machine has done so. The far
+/// side has the further addresses as well, each that of another customer.
+pub fn lay_wire(more: &[&str]) -> Result<()> {
     system::load_modules(&["veth"])?;
     far::part()?;
-    far::join()
+    far::join()?;
+    more.iter().try_for_each(|address| far::ip(&format!("-n {} address add {address}/24 dev far", far::NAMESPACE)))
 }
 
 /// `customer NAME ROUNDS PAUSE_MS COMMAND` on the command line: a sample NAME for each run of the shell command but the

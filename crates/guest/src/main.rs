@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod app;
+mod asker;
 mod check;
 mod classes;
 mod clock;
@@ -41,8 +42,11 @@ usage: appease-guest init                                  first process of a la
                                                            run a program in a cgroup, or at a nice value
        appease-guest tree DIR FILES                        generate a C source tree to compile
        appease-guest site DIR ORIGIN                       generate a web page that asks ORIGIN for its parts
-       appease-guest wire                                  join this machine to a network namespace, which is another one
+       appease-guest wire [ADDRESS...]                     join this machine to a network namespace, which is another one;
+                                                           with these addresses beside its own
        appease-guest customer NAME ROUNDS PAUSE_MS COMMAND time a command; prints samples
+       appease-guest ask NAME FROM URL closed:CONNECTIONS[:PAUSE_MS]|open:PER_SECOND:CONNECTIONS SECONDS [READY]
+                                                           ask a web server again and again; prints samples
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours
@@ -60,8 +64,10 @@ fn main() -> ExitCode {
         ["enter", rest @ ..] => app::enter(rest),
         ["tree", dir, files] => tree::command(dir, files),
         ["site", dir, origin] => site::generate(dir, origin),
-        ["wire"] => customer::lay_wire(),
+        ["wire", more @ ..] => customer::lay_wire(more),
         ["customer", name, rounds, pause_ms, command] => customer::act(name, rounds, pause_ms, command),
+        ["ask", name, from, url, how, seconds] => asker::act(name, from, url, how, seconds, None),
+        ["ask", name, from, url, how, seconds, ready] => asker::act(name, from, url, how, seconds, Some(ready)),
         ["check-sensing"] => sense::check(""),
         ["check-sensing", part] => sense::check(part),
         ["check-served"] => sense::check_served(""),

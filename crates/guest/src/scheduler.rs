@@ -15,7 +15,7 @@ use crate::{
     ending::evicted,
     scope::Scopes,
     screen::Screen,
-    system::{self, TOOLS, kernel_log},
+    system::{self, RUN_DIR, TOOLS, kernel_log},
 };
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -126,11 +126,21 @@ pub struct Scheduler {
 impl Scheduler {
     /// Starts it and waits until it is in charge.
     pub fn start(kind: Kind) -> Result<Self> {
+        Self::start_with(kind, None)
+    }
+
+    /// The same; our own daemon reads this text as its configuration file.
+    pub fn start_with(kind: Kind, config: Option<&str>) -> Result<Self> {
         if !["", "disabled"].contains(&state().as_str()) {
             bail!("another sched_ext scheduler is still in charge ({STATE} is {})", state());
         }
         let mut scheduler = Self { daemon: None, agent: None, sequence: sequence(), kind };
-        let Some(argv) = scheduler.kind.command() else { return Ok(scheduler) };
+        let Some(mut argv) = scheduler.kind.command() else { return Ok(scheduler) };
+        if let Some(text) = config.filter(|_| scheduler.is_ours()) {
+            let file = Path::new(RUN_DIR).join("config.toml");
+            fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
+            argv.extend(["--config".into(), file.display().to_string()]);
+        }
         if !Path::new(&argv[0]).exists() {
             bail!("{} was not brought along: build it first (appease-lab peers for scx_ schedulers)", argv[0]);
         }

@@ -160,7 +160,8 @@ impl<'a> Session<'a> {
         self.start_apps(&tasks)?;
         load::prepare(self.job.load, self.starter())?;
         // As on a machine that starts its scheduler at boot: before anybody types.
-        let scheduler = round.scheduler.insert(Scheduler::start(Kind::parse(scheduler)?)?);
+        let config = self.job.scenario.config.as_deref();
+        let scheduler = round.scheduler.insert(Scheduler::start_with(Kind::parse(scheduler)?, config)?);
         scheduler.add_channels(&self.job.scenario.channels)?;
         if self.needs_screen() {
             scheduler.serve_display()?;

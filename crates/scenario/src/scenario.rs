@@ -35,6 +35,9 @@ pub struct Scenario {
     /// Channels beyond the built-in ones, for our own scheduler: arguments of `appease channel add`.
     #[serde(default)]
     pub channels: Vec<String>,
+    /// The daemon's configuration file, for our own scheduler, word for word.
+    #[serde(default)]
+    pub config: Option<String>,
     /// Two more serial lines, ttyS1 and ttyS2, are joined by a cable: what is written to one is read from the other.
     #[serde(default)]
     pub cable: bool,
@@ -413,6 +416,10 @@ impl Scenario {
         }
         if let Some(bad) = self.packages.iter().find(|p| !is_package_name(p)) {
             return Err(format!("packages: \"{bad}\" is no Debian package name"));
+        }
+        // What its keys mean is the daemon's business, which tells it in the run; that it can be read at all is told here.
+        if let Some(Err(error)) = self.config.as_deref().map(toml::from_str::<toml::Table>) {
+            return Err(format!("config is no TOML: {error}"));
         }
         let mut ids = BTreeSet::new();
         for app in &self.apps {

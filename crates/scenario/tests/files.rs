@@ -191,6 +191,7 @@ fn what_is_wrong_is_named() {
         ("loads = [\"none\"]", "loads = [\"hogs\"]", "load \"hogs\" is not known"),
         ("name = \"calm\"", "name = \"storm\"", "the file is called calm.toml"),
         ("every_ms = 100", "every_ms = 100\nfoo = 1", "foo"),
+        ("duration_s = 5", "duration_s = 5\nconfig = \"[[customer\"", "config is no TOML: TOML parse error at line 1"),
         ("duration_s = 5", "duration_s = 5\nload_in = \"shelf\"", "load_in is \"shelf\", which is not defined"),
         ("strokes = [\"a\"]", "strokes = [\"a\", \"bc\"]", "each stroke there must be one key"),
         ("kind = \"key-to-screen\"", "kind = \"reload\"", "meter Reload cannot observe \"shell\""),

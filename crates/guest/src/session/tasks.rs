@@ -138,10 +138,11 @@ impl Session<'_> {
     }
 }
 
-/// The samples that a program printed; whether there are any.
+/// The samples and figures that a program printed; whether there are any samples.
 fn add_samples(output: &str, metrics: &mut Metrics) -> bool {
-    let samples = Checks::read(output).samples;
-    let summaries = samples.into_iter().filter_map(|(name, values)| Some((name, Summary::of(&values)?)));
+    let said = Checks::read(output);
+    said.figures.iter().for_each(|(name, value)| scalar(metrics, name, *value));
+    let summaries = said.samples.into_iter().filter_map(|(name, values)| Some((name, Summary::of(&values)?)));
     let before = metrics.len();
     metrics.extend(summaries.map(|(name, summary)| (name, Metric::Distribution(summary))));
     metrics.len() > before

@@ -72,6 +72,17 @@ const MULTIUSER_MAX_MS: f64 = 500.0;
 /// As many of them at least, or some user had none.
 const MULTIUSER_LEAST: u64 = 20;
 
+/// A tree of files from a web server, on the average (CAS section 7.2).
+const APACHE_RATIO: f64 = 1.1;
+/// Transactions of a database, on the average and the 99th percentile (7.3).
+const MYSQL_RATIO: f64 = 1.15;
+/// Who has one connection beside somebody with a thousand, p99, against the same alone.
+const FLOOD_RATIO: f64 = 1.3;
+/// The weights of scenario `tiers`' customers: so many times as long as the heavy one waits the light one, when both ask for all that there
+/// is; and by what factor that may be off.
+const TIERS_WEIGHTS: [f64; 2] = [1.0, 1.0];
+const TIERS_OFF: f64 = 1.3;
+
 /// A kernel without sched_ext, where nice values are what there is. Its screen is drawn by other ways than the meter watches.
 pub const NICE_KERNEL: &str = "6.12";
 /// How many times faster than under EEVDF a command is by nice values at 16 hogs, at least: five sixths of the CPU for one of 17
@@ -79,7 +90,8 @@ pub const NICE_KERNEL: &str = "6.12";
 const COMMAND_BY_NICE_RATIO: f64 = 8.0;
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 12] = [
+pub const SHORT: [&str; 13] = [
+    "apache",
     "background",
     "classes",
     "command",
@@ -170,6 +182,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         for load in of(&["hogs:16"], &["hogs:64", "build:16"]) {
             checks.push(Check::at(kernel, load, "typing_is_as_fast_as_alone", typing));
         }
+        checks.push(Check::at(kernel, "build:30", "web_server_is_as_fast_as_alone", apache));
         checks.push(Check::on(kernel, "typing_alone_costs_little", typing_alone));
         checks.push(Check::on(kernel, "nobody_served_costs_little", cost));
         for load in of(&["none"], &["none", "hogs:4", "hogs:16", "hogs:64", "build:16"]) {
@@ -190,6 +203,17 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
             checks.push(Check::at(kernel, "build:64", "octave_answers_as_fast_as_alone", octave));
             checks.push(Check::at(kernel, "build:64", "film_keeps_its_rate", media));
+            checks.push(Check::at(kernel, "build:30", "film_of_cas_loses_no_frame", mplayer));
+            checks.push(Check::at(kernel, "build:30", "database_is_as_fast_as_alone", mysql));
+            checks.push(Check::on(kernel, "thousand_connections_weigh_as_one", |machines, kernel| {
+                flood(machines, kernel, "flood")
+            }));
+            checks.push(Check::on(kernel, "thousand_connections_of_threads_weigh_as_one", |machines, kernel| {
+                flood(machines, kernel, "flood-threads")
+            }));
+            for load in ["none", "build:30"] {
+                checks.push(Check::at(kernel, load, "customers_wait_by_their_weights", tiers));
+            }
         }
     }
     checks.push(Check::on(NICE_KERNEL, "nice_values_are_given_back", nice));
@@ -464,6 +488,49 @@ fn media(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
         ensure!(worst >= fps, "{scenario}: {worst} frames in the worst second; the film has {fps}");
     }
     Ok(())
+}
+
+fn mplayer(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("mplayer-cif", "appease", load).on(kernel)])?;
+    no_frame_lost(&run)
+}
+
+fn apache(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let runs = loaded_and_alone(machines, "apache", kernel, load)?;
+    let [loaded, alone] = spreads(runs.each_ref(), "mirror_ms")?;
+    enough("mirrored trees", loaded, 5)?;
+    within(&format!("mean of a mirrored tree at {load}, {kernel}"), loaded.mean, alone.mean, APACHE_RATIO)
+}
+
+fn mysql(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let runs = loaded_and_alone(machines, "mysql", kernel, load)?;
+    let [loaded, alone] = spreads(runs.each_ref(), "transaction_ms")?;
+    enough("transactions", loaded, 1000)?;
+    within(&format!("mean of transactions at {load}, {kernel}"), loaded.mean, alone.mean, MYSQL_RATIO)?;
+    within(&format!("p99 of transactions at {load}, {kernel}"), loaded.p99, alone.p99, MYSQL_RATIO)
+}
+
+fn flood(machines: &Machines, kernel: &str, scenario: &'static str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new(scenario, "appease", "none").on(kernel)])?;
+    let [beside, alone] = [spread(&run, "one_response_ms")?, spread(&run, "alone_response_ms")?];
+    enough("answers beside a flood", beside, 200)?;
+    ensure!(
+        value(&run, "many_answers")? > 1000.0,
+        "who has a thousand connections was answered less than once on each"
+    );
+    let waited = value(&run, "one_unanswered_for_ms")?.max(beside.p99);
+    within(&format!("p99 of answers beside a flood, {scenario}, {kernel}"), waited, alone.p99, FLOOD_RATIO)
+}
+
+fn tiers(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("tiers", "appease", load).on(kernel)])?;
+    let [light, heavy] = [spread(&run, "closed_light_response_ms")?, spread(&run, "closed_heavy_response_ms")?];
+    enough("answers to the light one", light, 50)?;
+    let [weight, weight_of_heavy] = TIERS_WEIGHTS;
+    let what = |name: &str| format!("mean response times by weight, {name}, at {load}, {kernel}");
+    let [light, heavy] = [light.mean * weight, heavy.mean * weight_of_heavy];
+    within(&what("light to heavy"), light, heavy, TIERS_OFF)?;
+    within(&what("heavy to light"), heavy, light, TIERS_OFF)
 }
 
 /// Who gets attention, and who does not: the guest's own checks, one for each channel and IPC kind; and what the verifier
