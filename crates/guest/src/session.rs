@@ -37,7 +37,7 @@ const VISITOR_PRIORITY: u32 = 30;
 /// How often progress is told and the scheduler looked at.
 const TICK_NS: u64 = SECOND;
 
-const SCREEN_MODULES: &[&str] = &["bochs", "evdev", "uinput"];
+const SCREEN_MODULES: &[&str] = &["evdev", "uinput"];
 const SOUND_MODULES: &[&str] = &["snd-hda-intel", "snd-hda-codec-generic"];
 
 type Metrics = BTreeMap<String, Metric>;
@@ -250,7 +250,8 @@ impl<'a> Session<'a> {
 
     fn start_screen(&mut self) -> Result<()> {
         let with_sound = self.plays();
-        let mut modules = SCREEN_MODULES.to_vec();
+        let mut modules = vec![screen::card_module()];
+        modules.extend(SCREEN_MODULES);
         if with_sound {
             modules.extend(SOUND_MODULES);
         }

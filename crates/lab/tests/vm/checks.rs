@@ -72,7 +72,7 @@ const MULTIUSER_MAX_MS: f64 = 500.0;
 /// As many of them at least, or some user had none.
 const MULTIUSER_LEAST: u64 = 20;
 
-/// A kernel without sched_ext, where nice values are what there is. Its screen is drawn by other ways than the meter watches.
+/// A kernel without sched_ext, where nice values are what there is.
 pub const NICE_KERNEL: &str = "6.12";
 /// How many times faster than under EEVDF a command is by nice values at 16 hogs, at least: five sixths of the CPU for one of 17
 /// would be 14.
@@ -193,6 +193,9 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
     }
     checks.push(Check::on(NICE_KERNEL, "nice_values_are_given_back", nice));
+    if full {
+        checks.push(Check::on(NICE_KERNEL, "command_is_fast_by_nice_values", command_by_nice));
+    }
     for kernel in kernels {
         checks.push(Check::on(kernel, "sense", |machines, kernel| sense(machines, kernel, "appease")));
         if !full {
