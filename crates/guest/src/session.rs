@@ -34,6 +34,8 @@ use crate::{
 const SESSION_PRIORITY: u32 = 20;
 const TYPIST_PRIORITY: u32 = 30;
 const VISITOR_PRIORITY: u32 = 30;
+/// How long before the measurement the players begin; a load may have been there for long by then.
+const PLAY_BEFORE_NS: u64 = SECOND;
 /// How often progress is told and the scheduler looked at.
 const TICK_NS: u64 = SECOND;
 
@@ -175,8 +177,10 @@ impl<'a> Session<'a> {
         let mut probe = self.probe(&tasks)?;
         round.competitor = self.start_load(probe.as_ref(), crew.as_mut())?;
         self.host.phase("load-ready");
+        let settled_ns = now_ns() + from_seconds(self.job.scenario.settle_s);
+        clock::sleep_until(settled_ns.saturating_sub(PLAY_BEFORE_NS));
         self.play()?;
-        clock::sleep_until(now_ns() + from_seconds(self.job.scenario.settle_s));
+        clock::sleep_until(settled_ns);
         scheduler.must_be_in_charge()?;
         let lanes_before = self.lanes(scheduler)?;
 
