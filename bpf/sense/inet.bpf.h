@@ -52,19 +52,19 @@ static __always_inline void copy_address(u64 *to, const struct in6_addr *from)
 
 static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *ends)
 {
-	struct sock_common common;
+	/* Not copied as a whole: its 136 bytes of stack are too many below an activated handler. */
+	const struct sock_common *common = &sk->__sk_common;
 
-	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
 	ends->socket = (u64)sk;
-	ends->near_port = common.skc_num;
-	ends->far_port = bpf_ntohs(common.skc_dport);
-	if (common.skc_family == AF_INET6) {
-		copy_address(ends->near, &common.skc_v6_rcv_saddr);
-		copy_address(ends->far, &common.skc_v6_daddr);
+	ends->near_port = common->skc_num;
+	ends->far_port = bpf_ntohs(common->skc_dport);
+	if (common->skc_family == AF_INET6) {
+		copy_address(ends->near, &common->skc_v6_rcv_saddr);
+		copy_address(ends->far, &common->skc_v6_daddr);
 	} else {
 		ends->near[0] = ends->far[0] = 0;
-		ends->near[1] = mapped(common.skc_rcv_saddr);
-		ends->far[1] = mapped(common.skc_daddr);
+		ends->near[1] = mapped(common->skc_rcv_saddr);
+		ends->far[1] = mapped(common->skc_daddr);
 	}
 }
 
@@ -200,25 +200,21 @@ static __always_inline u64 address6(const struct in6_addr *address)
 }
 
 /*
- * Key of the direction of an inet connection: from @sk's local end to the far one if @outgoing, else towards @sk. Both
- * ends of a connection inside this machine so agree on it.
+ * Key of the direction of an inet connection: from the local end of @common's socket to the far one if @outgoing, else towards
+ * it. Both ends of a connection inside this machine so agree on it.
  */
-static __always_inline struct stamp_key inet_key(struct sock *sk, u32 protocol, bool outgoing)
+static __always_inline struct stamp_key inet_key(const struct sock_common *common, u32 protocol, bool outgoing)
 {
-	struct sock_common common;
+	u16 near_port = common->skc_num, far_port = bpf_ntohs(common->skc_dport);
 	u64 local, remote, ports;
-	u16 near_port, far_port;
 
-	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
-	near_port = common.skc_num;
-	far_port = bpf_ntohs(common.skc_dport);
 	/* IPv4 by way of a socket of IPv6: the far end may be a plain one. */
-	if (common.skc_family == AF_INET6 && !is_mapped(&common.skc_v6_daddr)) {
-		local = address6(&common.skc_v6_rcv_saddr);
-		remote = address6(&common.skc_v6_daddr);
+	if (common->skc_family == AF_INET6 && !is_mapped(&common->skc_v6_daddr)) {
+		local = address6(&common->skc_v6_rcv_saddr);
+		remote = address6(&common->skc_v6_daddr);
 	} else {
-		local = common.skc_rcv_saddr;
-		remote = common.skc_daddr;
+		local = common->skc_rcv_saddr;
+		remote = common->skc_daddr;
 	}
 	ports = outgoing ? (u64)near_port << 16 | far_port : (u64)far_port << 16 | near_port;
 	return (struct stamp_key){
@@ -251,11 +247,13 @@ static __always_inline struct sock *try_socket_at(u64 fd)
 static __always_inline u64 sends_by(u64 fd, const struct stamp_key *key)
 {
 	struct sock *sk = try_socket_at(fd);
+	struct sock_common common;
 	struct stamp_key sent;
 
 	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
 		return 0;
-	sent = inet_key(sk, IPPROTO_TCP, true);
+	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
+	sent = inet_key(&common, IPPROTO_TCP, true);
 	return sent.a == key->a && sent.b == key->b ? (u64)sk : 0;
 }
 
@@ -299,7 +297,7 @@ static __noinline bool is_still_meant(const struct appease_attention *stamp, u64
  */
 static __always_inline void deliver_tcp(struct sock *sk)
 {
-	struct stamp_key key = inet_key(sk, IPPROTO_TCP, false);
+	struct stamp_key key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
 	const struct appease_attention *attention;
 	struct appease_attention *stamp;
 	struct appease_request *request;
@@ -396,7 +394,7 @@ static __always_inline void note_tcp_receive(struct sock *sk)
 	struct stamp_key key;
 
 	if (is_armed()) {
-		key = inet_key(sk, IPPROTO_TCP, false);
+		key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
 		note_read(&key);
 	}
 	tcp_hit(sk, APPEASE_READ);

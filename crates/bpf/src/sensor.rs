@@ -71,6 +71,9 @@ impl Default for SenseOptions {
     }
 }
 
+/// Open files that it takes when each hook is loaded by itself: each load has its own descriptors of all maps, about 30.
+const FILES: libc::rlim_t = 4096;
+
 /// The watching half: hooks in the kernel, attached as long as this lives.
 pub struct Sensor {
     pub(crate) main: SenseSkel<'static>,
@@ -106,6 +109,7 @@ impl Sensor {
     /// When the kernel has no BTF, or refuses the programs.
     pub fn load(options: &SenseOptions) -> Result<Self, Error> {
         quiet_libbpf();
+        allow_files(FILES);
         let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
         // Hooks of modules, and such as rest, are loaded apart: one that cannot be must not take the others with it.
         let has = |function: &str| kernel.type_by_name::<Func<'_>>(function).is_some();
@@ -463,6 +467,21 @@ fn attach(object: &mut SenseSkel<'static>, name: &str) -> Result<Link, libbpf_rs
         }
     }
     Err(libbpf_rs::Error::from_raw_os_error(libc::ENOENT))
+}
+
+/// Lets this process have so many files open at least; where it must not, hooks may be left out later, which say so.
+fn allow_files(number: libc::rlim_t) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: getrlimit writes a live record of the type that it expects.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } < 0 || limit.rlim_cur >= number {
+        return;
+    }
+    let more = libc::rlimit { rlim_cur: number, rlim_max: limit.rlim_max.max(number) };
+    // SAFETY: setrlimit reads a live record of the type that it expects.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more) } < 0 {
+        let error = std::io::Error::last_os_error();
+        debug!(%error, "no more than {} open files", limit.rlim_cur);
+    }
 }
 
 /// Nanoseconds; a time too long to count is as good as for ever.

@@ -303,6 +303,24 @@ mod tests {
     }
 
     #[test]
+    fn nice_values_are_taken_where_nothing_else_is() {
+        let of = |files: &[(&str, &str)], policy| {
+            let root = crate::names::tests::root(files);
+            BackendKind::Auto.choose(policy, &crate::seams::features::probe_at(root.path()))
+        };
+        let sched_ext = [("sys/kernel/sched_ext/state", "disabled\n")];
+        assert_eq!(of(&[], Policy::Appease), BackendKind::Nice);
+        assert_eq!(of(&sched_ext, Policy::Rsio), BackendKind::Scx);
+        assert_eq!(of(&sched_ext, Policy::Rbpe), BackendKind::Nice);
+        let partial = Options { partial: true, backend: BackendKind::Nice, ..Options::default() };
+        let refusal = Config::new(&partial).expect_err("nonsense").to_string();
+        assert_eq!(
+            refusal,
+            "--backend is nice: allowed is scx with --partial, which is about processes that ask for SCHED_EXT"
+        );
+    }
+
+    #[test]
     fn nonsense_is_named_with_what_is_allowed() {
         let of = |change: fn(&mut Options)| {
             let mut options = Options::default();

@@ -256,6 +256,17 @@ mod tests {
     }
 
     #[test]
+    fn sessions_matter_only_where_they_are_grouped() {
+        let grouped = |text| ("proc/sys/kernel/sched_autogroup_enabled", text);
+        let sched_ext = ("sys/kernel/sched_ext/state", "disabled\n");
+        for files in [[grouped("0\n")].as_slice(), &[], &[grouped("1\n"), sched_ext]] {
+            let root = root(files);
+            let found = backend(root.path(), &features::probe_at(root.path()));
+            assert_eq!(found.len(), 1, "{files:?}");
+        }
+    }
+
+    #[test]
     fn missing_hooks_are_told_by_what_is_lost() {
         let missing = |hook: &str, lost: &str, module: Option<&str>| Missing {
             hook: hook.into(),

@@ -78,6 +78,8 @@ fn main() -> ExitCode {
         ["check-leaving"] => classes::check_leaving(),
         ["check-nice"] => classes::check_nice(),
         ["bear", node] => classes::bear(node),
+        ["serve-requests", port] => classes::serve_requests(port),
+        ["ask-requests", port, each_s, seconds] => classes::ask_requests(port, each_s, seconds),
         ["nap", busy_ms, sleep_ms] => classes::nap(busy_ms, sleep_ms),
         ["sense-actor", dir, name] => sense::act(dir, name),
         _ => {

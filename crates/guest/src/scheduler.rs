@@ -202,6 +202,11 @@ impl Scheduler {
         Ok((gone_ms, status))
     }
 
+    /// The process of its daemon; the kernel's own scheduler has none.
+    pub fn pid(&self) -> Option<u32> {
+        self.daemon.as_ref().map(Program::pid)
+    }
+
     /// CPU time that its daemon had since it began, all threads together; the kernel's own scheduler has none.
     pub fn ran_ns(&self) -> u64 {
         let Some(daemon) = &self.daemon else { return 0 };

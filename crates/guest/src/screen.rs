@@ -65,6 +65,17 @@ Section "InputClass"
 EndSection
 "#;
 
+/// Where the kernel lists devices of virtual machines, each with the number of its kind.
+const VIRTIO: &str = "/sys/bus/virtio/devices";
+const VIRTIO_GPU: &str = "0x0010";
+
+/// The module of this machine's graphics card.
+pub fn card_module() -> &'static str {
+    let devices = fs::read_dir(VIRTIO).into_iter().flatten().flatten();
+    let mut kinds = devices.filter_map(|device| fs::read_to_string(device.path().join("device")).ok());
+    if kinds.any(|kind| kind.trim() == VIRTIO_GPU) { "virtio-gpu" } else { "bochs" }
+}
+
 /// Starts the X server and waits until it takes clients.
 pub fn start_server(scopes: Scopes) -> Result<Program> {
     let configuration = format!("{RUN_DIR}/xorg.conf");

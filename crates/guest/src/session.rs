@@ -34,10 +34,12 @@ use crate::{
 const SESSION_PRIORITY: u32 = 20;
 const TYPIST_PRIORITY: u32 = 30;
 const VISITOR_PRIORITY: u32 = 30;
+/// How long before the measurement the players begin; a load may have been there for long by then.
+const PLAY_BEFORE_NS: u64 = SECOND;
 /// How often progress is told and the scheduler looked at.
 const TICK_NS: u64 = SECOND;
 
-const SCREEN_MODULES: &[&str] = &["bochs", "evdev", "uinput"];
+const SCREEN_MODULES: &[&str] = &["evdev", "uinput"];
 const SOUND_MODULES: &[&str] = &["snd-hda-intel", "snd-hda-codec-generic"];
 
 type Metrics = BTreeMap<String, Metric>;
@@ -176,8 +178,10 @@ impl<'a> Session<'a> {
         let mut probe = self.probe(&tasks)?;
         round.competitor = self.start_load(probe.as_ref(), crew.as_mut())?;
         self.host.phase("load-ready");
+        let settled_ns = now_ns() + from_seconds(self.job.scenario.settle_s);
+        clock::sleep_until(settled_ns.saturating_sub(PLAY_BEFORE_NS));
         self.play()?;
-        clock::sleep_until(now_ns() + from_seconds(self.job.scenario.settle_s));
+        clock::sleep_until(settled_ns);
         scheduler.must_be_in_charge()?;
         let lanes_before = self.lanes(scheduler)?;
 
@@ -251,7 +255,8 @@ impl<'a> Session<'a> {
 
     fn start_screen(&mut self) -> Result<()> {
         let with_sound = self.plays();
-        let mut modules = SCREEN_MODULES.to_vec();
+        let mut modules = vec![screen::card_module()];
+        modules.extend(SCREEN_MODULES);
         if with_sound {
             modules.extend(SOUND_MODULES);
         }

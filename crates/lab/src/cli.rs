@@ -113,6 +113,10 @@ pub struct RunArgs {
     /// Length of the measured part, virtual seconds [default: the scenario's]; typists and clips go on as long
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
+    /// Virtual seconds between the start of the load and the measured part [default: the scenario's]; policy rbpe goes by the load
+    /// of the last minute
+    #[arg(long, value_name = "SECONDS")]
+    pub settle: Option<f64>,
     /// Save a picture of each machine's screen here
     #[arg(long, value_name = "DIR")]
     pub screenshots: Option<PathBuf>,

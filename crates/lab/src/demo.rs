@@ -82,6 +82,7 @@ fn run_args(args: &DemoArgs) -> anyhow::Result<RunArgs> {
         jobs: None,
         short: args.short,
         duration: None,
+        settle: None,
         screenshots: Some(args.out.clone()),
         time_limit: None,
         verbose: false,

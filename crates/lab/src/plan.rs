@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use appease_scenario::{Job, Load, Machine, Mode, Scenario};
+use appease_scenario::{Job, LONGEST_SETTLE_S, Load, Machine, Mode, Scenario};
 
 use crate::{
     cli::{MachineArgs, RunArgs},
@@ -143,7 +143,13 @@ fn planned(
 }
 
 fn adapted(scenario: Scenario, args: &RunArgs) -> Result<Scenario> {
-    let scenario = if args.short { scenario.shortened() } else { scenario };
+    let mut scenario = if args.short { scenario.shortened() } else { scenario };
+    if let Some(seconds) = args.settle {
+        if !(0.0..=LONGEST_SETTLE_S).contains(&seconds) {
+            bail!("--settle is {seconds}: allowed is 0 to {LONGEST_SETTLE_S}");
+        }
+        scenario.settle_s = seconds;
+    }
     if let Some(seconds) = args.duration {
         if !(seconds > 0.0 && seconds <= 3600.0) {
             bail!("--duration is {seconds}: allowed is above 0, up to 3600");
@@ -323,6 +329,7 @@ mod tests {
         insta::assert_snapshot!(told("nap --under scx_flash"), @"scheduler scx_flash is not built (PROJECT/target/lab/peers/bin/scx_flash is not there): run `appease-lab peers scx_flash`");
         insta::assert_snapshot!(told("nap --cpus 2"), @"--cpus is 2: exact mode has 1 CPU; for more write --mode parallel");
         insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
+        insta::assert_snapshot!(told("nap --settle 301"), @"--settle is 301: allowed is 0 to 300");
         insta::assert_snapshot!(told("nap --load users:3"), @r#"load users:3: scenario "nap" has no application of kind ssh"#);
         insta::assert_snapshot!(told("nap --jobs 0"), @"--jobs is 0: allowed is 1 or more");
         fs::write(dir.path().join("scenarios/bad.toml"), "name = \"bad\"\nsummary = 3\n")?;
@@ -335,6 +342,16 @@ mod tests {
         ");
         fs::remove_file(dir.path().join("target/release/appease-guest"))?;
         insta::assert_snapshot!(told("nap"), @"the guest's program is not built (PROJECT/target/release/appease-guest is not there): run `make build`");
+        Ok(())
+    }
+
+    #[test]
+    fn a_load_may_be_older_than_the_scenario_says() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let layout = project(dir.path())?;
+        let [young, old] = [plan(&layout, "nap")?, plan(&layout, "nap --duration 10 --settle 90")?];
+        assert_eq!((young.runs[0].job.scenario.settle_s, old.runs[0].job.scenario.settle_s), (1.0, 90.0));
+        assert!(old.runs[0].limits.total > young.runs[0].limits.total);
         Ok(())
     }
 

@@ -13,5 +13,7 @@ mod visit;
 pub use job::{Event, Job, Machine, Mode, Outcome};
 pub use load::{Load, ParseLoadError};
 pub use report::{Metric, Report, Run, Summary};
-pub use scenario::{App, AppKind, Clip, Meter, MeterKind, PAGE_PORT, Player, Scenario, ScenarioError, Short, Typist};
+pub use scenario::{
+    App, AppKind, Clip, LONGEST_SETTLE_S, Meter, MeterKind, PAGE_PORT, Player, Scenario, ScenarioError, Short, Typist,
+};
 pub use visit::{Line, Visit};

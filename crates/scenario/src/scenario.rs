@@ -58,6 +58,9 @@ pub struct Scenario {
     pub short: Option<Short>,
 }
 
+/// Longest time between the start of the load and the measured part, seconds: by then the load of the last minute is what it stays.
+pub const LONGEST_SETTLE_S: f64 = 300.0;
+
 fn default_settle_s() -> f64 {
     1.0
 }
@@ -408,8 +411,8 @@ impl Scenario {
         if !(self.duration_s > 0.0 && self.duration_s <= 3600.0) {
             return Err(format!("duration_s is {}: allowed is above 0, up to 3600", self.duration_s));
         }
-        if !(0.0..=60.0).contains(&self.settle_s) {
-            return Err(format!("settle_s is {}: allowed is 0 to 60", self.settle_s));
+        if !(0.0..=LONGEST_SETTLE_S).contains(&self.settle_s) {
+            return Err(format!("settle_s is {}: allowed is 0 to {LONGEST_SETTLE_S}", self.settle_s));
         }
         if self.loads.is_empty() {
             return Err("loads is empty: name at least \"none\"".into());

@@ -8,11 +8,13 @@ mod fair;
 mod leaving;
 mod nice;
 mod realtime;
+mod requests;
 mod task;
 
 use std::{fs::File, io::Read, process::Command, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
+pub use requests::{ask as ask_requests, serve as serve_requests};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
@@ -44,7 +46,10 @@ pub fn check_leaving() -> Result<()> {
 
 /// `check-nice`: whose nice values the backend of that name changes, and that all are given back. Starts it itself.
 pub fn check_nice() -> Result<()> {
-    carry_out(nice::check)
+    carry_out(|verdicts| {
+        nice::check(verdicts)?;
+        requests::check(verdicts)
+    })
 }
 
 /// `bear NODE`: reads events of an input device; each has it start a child that sleeps.

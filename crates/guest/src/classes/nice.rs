@@ -12,8 +12,11 @@ use super::{
 use crate::{
     clock::{self, Deadline},
     scheduler::{self, Kind, Scheduler},
-    sense::device::{Device, Shape},
-    system::{self, TOOLS},
+    sense::{
+        answer,
+        device::{Device, Shape},
+    },
+    system,
 };
 
 /// Modules that bring input devices.
@@ -70,8 +73,11 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         // The daemon is gone, and its reader goes on.
         stage.device.touch()?;
         clock::sleep_ms(100);
-        let next =
-            if restores { restore().map(|()| None) } else { start(verdicts, &mut stage, "that one starts").map(Some) }?;
+        let next = if restores {
+            answer::command(&["restore"]).map(|_| None)
+        } else {
+            start(verdicts, &mut stage, "that one starts").map(Some)
+        }?;
         verdicts.tell(&format!("all is given back by {name}"), are_as(&before, &[stage.other.pid()]));
         verdicts.tell(&format!("also to children, by {name}"), children_have(&stage.reader, BASE));
         if let Some(next) = next {
@@ -149,12 +155,5 @@ fn slices_are_alike(stage: &Stage) -> Result<()> {
         let found = slice_of(pid);
         ensure!(found == own, "task {pid} has slice {found:?}, and not {own:?}");
     }
-    Ok(())
-}
-
-fn restore() -> Result<()> {
-    let out = std::process::Command::new(format!("{TOOLS}/appease")).arg("restore").output();
-    let out = out.context("start appease restore")?;
-    ensure!(out.status.success(), "appease restore: {}", String::from_utf8_lossy(&out.stderr).trim());
     Ok(())
 }

@@ -38,6 +38,11 @@ impl Task {
         Self::start(by, &[&guest, "nap", &busy_ms.to_string(), &sleep_ms.to_string()])
     }
 
+    /// Any other program; its arguments follow it.
+    pub fn program(by: &str, program: &[&str]) -> Result<Self> {
+        Self::start(by, program)
+    }
+
     /// Starts `program`, which need not be the first to run in the process, and waits until it runs.
     fn start(by: &str, program: &[&str]) -> Result<Self> {
         let mut words = by.split_whitespace().chain(program.iter().copied());

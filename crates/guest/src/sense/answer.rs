@@ -149,9 +149,18 @@ pub fn why(pid: u32) -> Result<Found> {
 
 /// The policy in force.
 pub fn policy() -> Result<String> {
+    in_status("policy")
+}
+
+/// What acts by it.
+pub fn backend() -> Result<String> {
+    in_status("backend")
+}
+
+fn in_status(key: &str) -> Result<String> {
     let status = ask(&["status", "--json"])?;
-    let policy = status["policy"].as_str().map(str::to_owned);
-    policy.with_context(|| format!("appease status --json has no policy: {status}"))
+    let word = status[key].as_str().map(str::to_owned);
+    word.with_context(|| format!("appease status --json has no {key}: {status}"))
 }
 
 /// Hooks that wait for one of these modules.

@@ -6,7 +6,7 @@
 //! uinput device, has a process read it, and follows it from there.
 
 mod actor;
-mod answer;
+pub mod answer;
 mod cases;
 mod cgroup;
 pub mod device;
@@ -42,19 +42,20 @@ const HOOK_LIMIT_S: u64 = 60;
 
 /// `check-sensing [PART]`: makes all checks whose names contain `part`, one line each verdict.
 pub fn check(part: &str) -> Result<()> {
-    carry_out(|| Ok(cases::all(&answer::policy()?)), part)
+    carry_out(|schedules| Ok(cases::all(&answer::policy()?, schedules)), part)
 }
 
 /// `check-served [PART]`: the same with programs that people use.
 pub fn check_served(part: &str) -> Result<()> {
-    carry_out(|| Ok(programs::all()), part)
+    carry_out(|_| Ok(programs::all()), part)
 }
 
-fn carry_out(cases: impl FnOnce() -> Result<Vec<cases::Case>>, part: &str) -> Result<()> {
+fn carry_out(cases: impl FnOnce(bool) -> Result<Vec<cases::Case>>, part: &str) -> Result<()> {
     system::load_modules(MODULES)?;
     wait_for_hooks()?;
-    let mut stage = Stage::new()?;
-    for (name, steps) in cases()? {
+    let schedules = answer::backend()? == "scx";
+    let mut stage = Stage::new(schedules)?;
+    for (name, steps) in cases(schedules)? {
         if name.contains(part) {
             stage.check(&name, steps);
         }

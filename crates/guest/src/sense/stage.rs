@@ -17,6 +17,7 @@ use super::{
     actor::{self, LOOK_EVERY, Lines},
     answer::{self, Found, Origin},
     device::{Device, Shape},
+    handling,
     network::Elsewhere,
     object::{Kind, Link},
     wire::{Answer, End, Order},
@@ -41,13 +42,15 @@ pub struct Stage {
     remote_node: String,
     actors_so_far: u32,
     check: String,
+    /// Whether a scheduler of ours says which lane work was done in.
+    schedules: bool,
     /// What was found so far.
     pub verdicts: Verdicts,
 }
 
 impl Stage {
-    /// An empty stage; all modules must be loaded.
-    pub fn new() -> Result<Self> {
+    /// An empty stage; all modules must be loaded. `schedules`: under a scheduler of ours.
+    pub fn new(schedules: bool) -> Result<Self> {
         let dir = Path::new(RUN_DIR).join("sense");
         fs::create_dir_all(&dir).with_context(|| format!("create {}", dir.display()))?;
         let remote = Device::new(Shape::Remote)?;
@@ -59,8 +62,16 @@ impl Stage {
             remote_node,
             actors_so_far: 0,
             check: String::new(),
+            schedules,
             verdicts: Verdicts::default(),
         })
+    }
+
+    /// What the actor does now is done in this lane, where there are lanes.
+    pub fn works_in(&mut self, what: &str, actor: &mut Actor, lane: &str) {
+        if self.schedules {
+            self.verdict(what, handling::works_in(actor, lane));
+        }
     }
 
     /// Carries out one check.

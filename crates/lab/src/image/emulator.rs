@@ -28,6 +28,8 @@ const SPACE_MIB: u64 = 1024;
 const PROGRAM: &str = "usr/bin/qemu-system-x86_64";
 const LOADER: &str = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2";
 const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+/// Devices that are libraries of their own.
+const DEVICES: &str = "usr/lib/x86_64-linux-gnu/qemu";
 /// Firmware.
 const DATA: [&str; 2] = ["usr/share/qemu", "usr/share/seabios"];
 
@@ -50,6 +52,7 @@ impl Emulator {
         // By the loader of its own C library, which may be newer than the host's.
         let mut command = guarded(self.root.join(LOADER), "KILL");
         command.arg("--library-path").arg(self.root.join(LIBRARIES)).arg(self.root.join(PROGRAM));
+        command.env("QEMU_MODULE_DIR", self.root.join(DEVICES));
         for dir in DATA {
             command.arg("-L").arg(self.root.join(dir));
         }

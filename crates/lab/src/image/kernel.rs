@@ -41,6 +41,10 @@ const LATER: [&str; 15] = [
     "virtio_net",
     "virtio_rng",
 ];
+/// The same on a kernel that has [`KernelImages::draws_unseen`].
+const OLDER: &str = "virtio-gpu";
+/// The first kernel whose bochs gets its pictures by a call: major and minor version.
+const SEES_PICTURES: (u32, u32) = (6, 13);
 /// Files of depmod's and modprobe's that are copied along.
 const TABLES: [&str; 3] = ["modules.order", "modules.builtin", "modules.builtin.modinfo"];
 /// Ends a signed module.
@@ -61,13 +65,32 @@ pub struct KernelImages {
     pub modules: PathBuf,
 }
 
+impl KernelImages {
+    /// Whether programs draw into the memory of the card bochs themselves, so that nobody sees when: its driver has no call
+    /// to tell of a picture. The machine then has another card.
+    #[must_use]
+    pub fn draws_unseen(&self) -> bool {
+        draws_unseen(&self.release)
+    }
+}
+
+fn draws_unseen(release: &str) -> bool {
+    let mut numbers = release.split('.').map(str::parse);
+    matches!((numbers.next(), numbers.next()), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) < SEES_PICTURES)
+}
+
+/// Modules that the guest loads on this kernel.
+fn later(release: &str) -> Vec<&'static str> {
+    LATER.into_iter().chain(draws_unseen(release).then_some(OLDER)).collect()
+}
+
 /// The files of a kernel.
 ///
 /// # Errors
 /// When they are not there and cannot be built.
 pub fn kernel(layout: &Layout, store: &Store, kernel: &Kernel) -> Result<KernelImages> {
     let mut recipe = vec![RECIPE.to_owned(), serde_json::to_string(&kernel.packages)?, initramfs::recipe().to_owned()];
-    recipe.extend(EARLY.iter().chain(&LATER).map(|m| (*m).to_owned()));
+    recipe.extend(EARLY.into_iter().chain(later(&kernel.release)).map(str::to_owned));
     let dir = store.get("kernel", &recipe.join("\n"), |part| {
         require(&[Program::MKE2FS, Program::BUSYBOX, Program::DEPMOD, Program::XZ, Program::APT])?;
         free_space(part, SPACE_MIB, "unpacking a kernel")?;
@@ -154,7 +177,7 @@ impl Unpacked {
             content.add(bytes.len() as u64);
             Ok(())
         };
-        for path in self.closure(&LATER)? {
+        for path in self.closure(&later(&self.release))? {
             let relative = path.strip_prefix(self.modules()).unwrap_or(&path);
             let directory = relative.parent().unwrap_or(Path::new(""));
             let (name, bytes) = unpack_module(&path)?;

@@ -25,6 +25,8 @@ const PARAMETERS: &str =
 const TRANSLATED_CPU: &str = "qemu64,+rdrand";
 /// What the processor's random numbers begin with: runs repeat.
 const SEED: u32 = 1;
+/// The graphics card of a machine whose kernel does not see what is drawn on the plain one.
+const OLDER_CARD: &str = "virtio-gpu-pci,xres=1920,yres=1080";
 /// How long KVM may take to boot a kernel, when it is tried out.
 const KVM_TRIAL: Duration = Duration::from_secs(10);
 
@@ -142,7 +144,8 @@ fn arguments(spec: &Spec) -> Vec<OsString> {
         &spec.kernel.initramfs.display().to_string(),
     ]);
     add(&["-append", format!("{PARAMETERS} {}", spec.parameters).trim_end()]);
-    add(&["-vga", "none", "-device", "bochs-display"]);
+    let card = if spec.kernel.draws_unseen() { OLDER_CARD } else { "bochs-display" };
+    add(&["-vga", "none", "-device", card]);
     add(&["-audiodev", "none,id=a0", "-device", "intel-hda", "-device", "hda-duplex,audiodev=a0"]);
     for Disk { serial, image } in &spec.disks {
         let image = escaped(image);
@@ -280,6 +283,19 @@ mod tests {
         assert!(text.contains("-smp 4") && text.contains("thread=multi") && !text.contains("icount"), "{text}");
         let text = self::text(&spec(Accelerator::of(Mode::Parallel, true), 2));
         assert!(text.contains("-accel kvm"), "{text}");
+    }
+
+    #[test]
+    fn an_older_kernel_has_a_card_whose_pictures_are_seen() {
+        let mut spec = spec(Accelerator::CountedInstructions, 1);
+        for (release, card) in [
+            ("6.12.107+deb13-amd64", "virtio-gpu-pci,xres=1920,yres=1080"),
+            ("6.18.15+deb13-amd64", "bochs-display"),
+            ("7.2.13+deb14-amd64", "bochs-display"),
+        ] {
+            spec.kernel.release = release.into();
+            assert!(text(&spec).contains(&format!("-vga none\n-device {card}\n")), "{release}");
+        }
     }
 
     #[test]

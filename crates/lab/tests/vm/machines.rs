@@ -27,17 +27,25 @@ pub struct Spec {
     pub kernel: String,
     /// Length of the measured part, where it is not the scenario's, seconds.
     pub seconds: Option<u32>,
+    /// How long the load is there before, where that is not the scenario's, seconds.
+    pub settle_s: Option<u32>,
 }
 
 impl Spec {
     /// A run on the default kernel.
     pub fn new(scenario: &'static str, scheduler: &'static str, load: &'static str) -> Self {
-        Self { scenario, scheduler, load, kernel: "default".into(), seconds: None }
+        Self { scenario, scheduler, load, kernel: "default".into(), seconds: None, settle_s: None }
     }
 
     /// The same on another kernel.
     pub fn on(mut self, kernel: &str) -> Self {
         kernel.clone_into(&mut self.kernel);
+        self
+    }
+
+    /// The same, beside a load that has been there for so long.
+    pub fn settled(mut self, seconds: u32) -> Self {
+        self.settle_s = Some(seconds);
         self
     }
 
@@ -143,6 +151,8 @@ impl Machines {
             let seconds = spec.seconds.map(|seconds| seconds.to_string());
             let mut more = vec!["--kernel", &spec.kernel];
             more.extend(seconds.iter().flat_map(|seconds| ["--duration", seconds]));
+            let settle = spec.settle_s.map(|seconds| seconds.to_string());
+            more.extend(settle.iter().flat_map(|seconds| ["--settle", seconds]));
             more.extend((self.form == Form::Short).then_some("--short"));
             let runs = self.make(spec.scenario, spec.scheduler, spec.load, &more);
             self.give_slots(1);

@@ -94,7 +94,8 @@ mod tests {
 
     #[test]
     fn a_kernel_without_slices_has_no_marks() {
-        let marks = Marks::new(0);
-        assert!(!marks.can_mark(0) && marks.read(0).is_none() && marks.read(PROMPT_NS).is_none());
+        let (marks, marked) = (Marks::new(0), Marks::new(750_000).write(Mark { base: 0, given: -20 }, true));
+        let Slice::Of(marked_ns) = marked else { panic!("no slice") };
+        assert!(!marks.can_mark(0) && marks.read(0).is_none() && marks.read(marked_ns).is_none());
     }
 }

@@ -14,7 +14,6 @@ use crate::sense::{
 
 pub fn all() -> Vec<Case> {
     vec![
-        case("hooks", hooks),
         case("evdev", |stage| {
             let mut device = Device::new(Shape::Remote)?;
             let node = device.node("event")?;
@@ -47,7 +46,7 @@ pub fn all() -> Vec<Case> {
     ]
 }
 
-fn hooks(stage: &mut Stage) -> Result<()> {
+pub(super) fn hooks(stage: &mut Stage) -> Result<()> {
     let missing = answer::missing_hooks()?;
     let holds = if missing.is_empty() { Ok(()) } else { Err(anyhow::anyhow!("missing: {}", missing.join(", "))) };
     stage.verdict("all attached", holds);

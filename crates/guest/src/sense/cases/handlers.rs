@@ -7,7 +7,7 @@ use crate::{
     clock,
     sense::{
         device::{Device, Shape},
-        handling::{AFTER_NS, BEFORE_NS, EXPIRE_NS, is_stranger, takes_part, works_in},
+        handling::{AFTER_NS, BEFORE_NS, EXPIRE_NS, is_stranger, takes_part},
         stage::Stage,
         wire::{End, Order},
     },
@@ -40,16 +40,16 @@ fn first_access(stage: &mut Stage) -> Result<()> {
     handler.opens(&node)?;
     watcher.opens(&node)?;
     stage.verdict("who only opened it", is_stranger(&handler));
-    stage.verdict("its work then", works_in(&mut handler, "other"));
+    stage.works_in("its work then", &mut handler, "other");
     watcher.waits_for(&Order::Poll(End::Channel, 5000))?;
     device.touch()?;
     let ready = watcher.done()?;
     ensure!(ready == 1, "nothing to read within 5 s");
     handler.does(&READ)?;
     stage.verdict("who read it once", takes_part(&handler, true));
-    stage.verdict("its work from then on", works_in(&mut handler, "attended"));
+    stage.works_in("its work from then on", &mut handler, "attended");
     stage.verdict("who only waited for it", is_stranger(&watcher));
-    stage.verdict("the watcher's work", works_in(&mut watcher, "other"));
+    stage.works_in("the watcher's work", &mut watcher, "other");
     Ok(())
 }
 
@@ -139,7 +139,7 @@ fn expiry(stage: &mut Stage) -> Result<()> {
     stage.verdict("just before its time is over", takes_part(&handler, true));
     clock::sleep_until(after_ns + AFTER_NS);
     stage.verdict("after it", takes_part(&handler, false));
-    stage.verdict("its work then", works_in(&mut handler, "other"));
+    stage.works_in("its work then", &mut handler, "other");
     stage.touch_remote()?;
     let again_ns = clock::now_ns();
     handler.reads()?;

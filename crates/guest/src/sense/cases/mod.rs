@@ -28,11 +28,11 @@ use super::stage::Stage;
 /// A check's name and what it does.
 pub type Case = (String, Box<dyn FnOnce(&mut Stage) -> Result<()>>);
 
-/// All checks of a policy, in order.
-pub fn all(policy: &str) -> Vec<Case> {
+/// All checks of a policy, in order. What only a scheduler of ours does is left out where there is none (`schedules`).
+pub fn all(policy: &str, schedules: bool) -> Vec<Case> {
     let own = match policy {
         // It keeps no attention, and is no default: what is its own is checked.
-        "rsio" => vec![handlers::all(), offspring::all(), cohandlers::all()],
+        "rsio" => vec![handlers::all(), offspring::all(schedules), cohandlers::all()],
         _ => vec![
             channels::all(),
             audio::all(),
@@ -51,8 +51,10 @@ pub fn all(policy: &str) -> Vec<Case> {
             shared::all(),
         ],
     };
+    let lifts = if schedules { locks::all() } else { Vec::new() };
     // What every policy promises.
-    own.into_iter().chain([locks::all(), abuse::all()]).flatten().collect()
+    let hooks = vec![case("hooks", channels::hooks)];
+    [hooks].into_iter().chain(own).chain([lifts, abuse::all()]).flatten().collect()
 }
 
 /// Shorthand for a table of checks.

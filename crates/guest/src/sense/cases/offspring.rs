@@ -29,12 +29,12 @@ const LAST_PID: &str = "/proc/sys/kernel/ns_last_pid";
 /// How often another process may get the number first.
 const TRIES: usize = 10;
 
-pub fn all() -> Vec<Case> {
-    vec![
-        case("first turn of a child", first_turn),
-        case("first turns of generations", generations),
-        case("number used anew", number_used_anew),
-    ]
+/// For how long a child has its first turn, a scheduler of ours tells.
+pub fn all(schedules: bool) -> Vec<Case> {
+    let turns = || vec![case("first turn of a child", first_turn), case("first turns of generations", generations)];
+    let mut all = if schedules { turns() } else { Vec::new() };
+    all.push(case("number used anew", number_used_anew));
+    all
 }
 
 fn first_turn(stage: &mut Stage) -> Result<()> {
