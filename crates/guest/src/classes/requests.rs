@@ -82,7 +82,7 @@ pub fn ask(port: &str, each_s: &str, seconds: &str) -> Result<()> {
 }
 
 pub fn check(verdicts: &mut Verdicts) -> Result<()> {
-    customer::lay_wire()?;
+    customer::lay_wire(&[])?;
     let guest = format!("{TOOLS}/appease-guest");
     let server = Task::program("nice -n 0", &[&guest, "serve-requests", &PORT.to_string()])?;
     let ours = Scheduler::start(Kind::parse("appease@nice")?)?;
