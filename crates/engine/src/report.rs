@@ -14,6 +14,9 @@ const SCHED_IDLE: u32 = 5;
 const SCHED_DEADLINE: u32 = 6;
 const SCHED_EXT: u32 = 7;
 
+/// So long after its last request a customer keeps its place in the kernel's table for certain.
+const REMEMBERED_NS: u64 = 60_000_000_000;
+
 /// Explains processes. Ages are relative to one instant.
 #[derive(Clone, Copy)]
 pub(crate) struct Reporter<'a> {
@@ -140,10 +143,11 @@ impl Reporter<'_> {
         }
     }
 
-    /// Whose request it is. When it is over, its customer may have been forgotten for another one.
+    /// Whose request it is. When that has long been over, its customer may have been forgotten for another one.
     fn customer(&self, request: &Request) -> Option<CustomerName> {
+        let is_remembered = !request.is_over || self.ago(request.opened_ns) < REMEMBERED_NS;
         let at = self.customers.binary_search_by_key(&request.customer, |customer| customer.slot).ok()?;
-        (!request.is_over).then(|| latency::name(self.customers[at].id, self.names))
+        is_remembered.then(|| latency::name(self.customers[at].id, self.names))
     }
 
     /// What the reader read: a device, or whoever is at the other end.
@@ -204,7 +208,7 @@ mod tests {
         seams::{CustomerId, Hop},
     };
 
-    const NOW: u64 = 10_000_000_000;
+    const NOW: u64 = 100_000_000_000;
 
     fn attention(served_ns: u64, until_ns: u64) -> Attention {
         let hop = |tgid, object| Hop { at_ns: NOW - 3_000_000, tgid, object };
@@ -274,7 +278,9 @@ mod tests {
         assert_eq!(answered, (Some("seat0 (user 1000)".into()), 2.5, (Some(5), Some(0))));
         assert_eq!(of(|_| {}), (Some("everybody else".into()), 1.0, (None, None)));
         assert_eq!(of(|request| request.customer = 9).0, None);
-        assert_eq!(of(|request| request.is_over = true).0, None);
+        assert_eq!(of(|request| request.is_over = true).0, Some("everybody else".into()));
+        assert_eq!(of(|request| (request.is_over, request.opened_ns) = (true, 0)).0, None, "long ago");
+        assert!(of(|request| request.opened_ns = 0).0.is_some());
     }
 
     #[test]

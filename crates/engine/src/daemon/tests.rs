@@ -779,6 +779,16 @@ fn everybody_learns_totals_and_root_who_waits() {
 }
 
 #[test]
+fn what_cannot_be_read_is_told_and_the_rest_answered() {
+    let setting = Setting::new(World::default());
+    let daemon = daemon(&setting);
+    setting.world.kernel.hides_latencies.set(true);
+    let failed = daemon.latency(Peer { uid: 0 }, 0).expect_err("hidden").to_string();
+    assert!(failed.contains("read response times") && failed.contains("no such map"), "{failed}");
+    assert!(daemon.status(Peer { uid: 0 }).is_ok());
+}
+
+#[test]
 fn a_policy_without_requests_says_so() {
     let setting = Setting::new(World::default());
     let mut daemon = daemon(&setting);
