@@ -39,6 +39,15 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// How long customers wait: response times and unhappiness, by customer and channel. Root sees all customers.
+    Latency {
+        /// For programs.
+        #[arg(long)]
+        json: bool,
+        /// For collectors of metrics: OpenMetrics 1.0.0 text (application/openmetrics-text).
+        #[arg(long, conflicts_with = "json")]
+        openmetrics: bool,
+    },
     /// Where customers reach this machine: list, add and remove.
     #[command(subcommand)]
     Channel(ChannelCommand),

@@ -1,4 +1,4 @@
-//! The `appease` command: `run` is the daemon; `status`, `why`, `channel` and `reload` ask it over its control socket;
+//! The `appease` command: `run` is the daemon; `status`, `why`, `latency`, `channel` and `reload` ask it over its control socket;
 //! `x11` is the agent of an X display; `doctor` examines the machine.
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,9 @@ mod args;
 mod channel;
 mod doctor;
 mod generate;
+mod latency;
 mod logging;
+mod openmetrics;
 mod status;
 mod table;
 mod units;
@@ -50,6 +52,14 @@ fn run(args: &Args) -> Result<ExitCode> {
         Command::Why { pid, json } => {
             let why = connect(run_dir)?.why(*pid)?;
             print(&if *json { to_json(&why)? } else { why::text(&why) })?;
+        }
+        Command::Latency { json, openmetrics } => {
+            let report = connect(run_dir)?.latency()?;
+            print(&match (json, openmetrics) {
+                (true, _) => to_json(&report)?,
+                (_, true) => openmetrics::exposition(report)?,
+                _ => latency::text(&report),
+            })?;
         }
         Command::Channel(command) => print(&channel(command, run_dir)?)?,
         Command::Reload => print(&channel::reloaded(connect(run_dir)?.reload()?))?,

@@ -3,6 +3,7 @@
 use appease_engine::control::{Attended, Command, LaneNs, Missing, Status};
 
 use crate::{
+    latency,
     table::{printable, section},
     units::{percent, signed_time, time},
 };
@@ -26,6 +27,9 @@ pub fn text(status: &Status) -> String {
             n => format!(", attached anew {n} times"),
         },
     );
+    if let Some(requests) = status.requests {
+        text += &format!("open now: {}; unhappiness {}\n", latency::open(requests), time(requests.unhappiness_ns));
+    }
     section(&mut text, "lanes", &lanes(status.lanes));
     section(&mut text, "attended now", &attended(&status.attended));
     section(&mut text, "commands, by CPU time", &commands(&status.commands));
@@ -98,7 +102,7 @@ fn missing(missing: &[Missing]) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use appease_engine::control::{Chain, Counter, HopStep};
+    use appease_engine::control::{Chain, Counter, HopStep, RequestTotals};
 
     use super::*;
 
@@ -115,6 +119,10 @@ mod tests {
             budget_ns: 2_000_000_000,
             unhappy_ns: 2_400_000,
             left_ns: 1,
+            customer: None,
+            weight: 1.0,
+            first_response_after_ns: None,
+            last_response_after_ns: None,
             hops: vec![HopStep { object: "unix".into(), pid: 456, comm: "xterm".into(), ago_ns: 1 }],
         };
         Status {
@@ -144,6 +152,7 @@ mod tests {
                 Command { comm: "stress-ng-cpu".into(), lane_ns: [0, 0, 9_000_000_000, 0].into() },
                 Command { comm: "xterm".into(), lane_ns: [0, 1_200_000_000, 3_000, 0].into() },
             ],
+            requests: Some(RequestTotals { open: 3, customers: 2, unhappiness_ns: 34_000_000 }),
         }
     }
 
@@ -151,6 +160,7 @@ mod tests {
     fn tables_are_aligned() {
         insta::assert_snapshot!(text(&status()), @r"
         appease 0.1.0 on Linux 7.2.13+deb14-amd64: policy appease, backend scx, process 212, running for 3 min 5 s
+        open now: 3 requests of 2 customers; unhappiness 34 ms
 
         lanes
           kernel    12.3 ms   0.1 %

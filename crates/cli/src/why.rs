@@ -7,6 +7,9 @@ use crate::units::{signed_time, time};
 /// The chain, or why there is none; then what the process has got so far.
 pub fn text(why: &Why) -> String {
     let mut text = format!("{} {} ({}): {}\n", why.pid, shown(&why.comm), why.lane, reason(why));
+    if let Some(chain) = &why.chain {
+        text += &customer(chain);
+    }
     if let Some(ago) = why.channel_read_ago_ns {
         text += &format!("  read a channel itself {} ago\n", time(ago));
     }
@@ -101,6 +104,23 @@ fn origin(chain: &Chain, pid: u32) -> String {
     text
 }
 
+/// Whose request it is, and what came back so far.
+fn customer(chain: &Chain) -> String {
+    let mut parts = Vec::new();
+    if let Some(customer) = &chain.customer {
+        let weight = if chain.weight == 1.0 { String::new() } else { format!(", weight {}", chain.weight) };
+        parts.push(format!("customer: {}{weight}", shown(&customer.name)));
+    }
+    match (chain.first_response_after_ns, chain.last_response_after_ns) {
+        (Some(first), Some(last)) if last > first => {
+            parts.push(format!("answered after {}, last after {}", time(first), time(last)));
+        }
+        (Some(first), _) => parts.push(format!("answered after {}", time(first))),
+        _ => {}
+    }
+    if parts.is_empty() { String::new() } else { format!("  {}\n", parts.join("; ")) }
+}
+
 fn cost(chain: &Chain) -> String {
     let unhappy = signed_time(chain.unhappy_ns);
     format!("unhappy {unhappy}; CPU spent {} of {}", time(chain.served_ns), time(chain.budget_ns))
@@ -132,7 +152,7 @@ fn lanes(lane_ns: LaneNs) -> String {
 
 #[cfg(test)]
 mod tests {
-    use appease_engine::control::{HopStep, Lifted};
+    use appease_engine::control::{CustomerName, HopStep, Lifted};
 
     use super::*;
 
@@ -153,6 +173,10 @@ mod tests {
             budget_ns: 2_000_000_000,
             unhappy_ns: 2_400_000,
             left_ns: 3_995_900_000,
+            customer: None,
+            weight: 1.0,
+            first_response_after_ns: None,
+            last_response_after_ns: None,
             hops: vec![
                 hop("unix", 4_000_000, 456, "xterm"),
                 hop("pty", 3_200_000, 500, ""),
@@ -182,6 +206,30 @@ mod tests {
         812 mawk (attended): event5 "AT Translated Set 2 keyboard" read by Xorg[345] 4.1 ms ago → unix socket 4 ms ago → xterm[456] → pty 3.2 ms ago → gone[500] → fork 900 µs ago → mawk[812]; unhappy 2.4 ms; CPU spent 1.7 ms of 2 s; for another 3.9 s
           CPU time: attended 160 ms, other 30 µs
         "#);
+    }
+
+    #[test]
+    fn whose_request_it_is_and_what_came_back() {
+        let name =
+            |name: &str| Some(CustomerName { kind: "seat".into(), name: name.into(), uid: None, cgroup_id: None });
+        let told = [
+            Chain { customer: name("seat0 (alice)"), ..chain() },
+            Chain { customer: name("192.0.2.4"), weight: 2.5, first_response_after_ns: Some(3_000_000), ..chain() },
+            Chain {
+                customer: None,
+                weight: 2.5,
+                first_response_after_ns: Some(3_000_000),
+                last_response_after_ns: Some(9_000_000),
+                ..chain()
+            },
+            chain(),
+        ]
+        .map(|chain| customer(&chain));
+        insta::assert_snapshot!(told.concat(), @r"
+          customer: seat0 (alice)
+          customer: 192.0.2.4, weight 2.5; answered after 3 ms
+          answered after 3 ms, last after 9 ms
+        ");
     }
 
     #[test]

@@ -72,6 +72,9 @@ fn clients_say_that_no_daemon_runs() {
         &["status"][..],
         &["status", "--json"],
         &["why", "1"],
+        &["latency"],
+        &["latency", "--json"],
+        &["latency", "--openmetrics"],
         &["channel", "list"],
         &add,
         &["channel", "remove", "7"],
@@ -118,6 +121,8 @@ fn nonsense_on_the_command_line_is_named() {
         (&["channel", "add", "read", "accept", ":70000"], "port \"70000\" of :70000 is none: allowed is 1 to 65535"),
         (&["channel", "add", "read", "listen", ":22"], "\"listen :22\" is no channel: write the path"),
         (&["channel", "remove", "read", "mice"], "\"mice\" is no channel: write the path"),
+        (&["channel", "add", "read", "accept", ":80", "--weight", "0"], "weight is 0: allowed is 0.01 to 100"),
+        (&["latency", "--json", "--openmetrics"], "cannot be used with"),
         (&["why", "me"], "invalid value 'me' for '<PID>'"),
         (&["fly"], "unrecognized subcommand 'fly'"),
     ] {

@@ -20,7 +20,7 @@ mod world;
 pub use address::{Host, Inet, Unix};
 pub use spec::{Refusal, Spec, What, Who};
 pub(crate) use table::{Channels, Entry, Source, State};
-pub(crate) use who::{cgroup_id, uid};
+pub(crate) use who::{cgroup_dir, cgroup_id, uid};
 
 pub use crate::customer::Weight;
 

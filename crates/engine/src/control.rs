@@ -4,12 +4,14 @@
 //! are for root alone; so is every change.
 
 mod client;
+mod people;
 mod server;
 mod wire;
 
-pub use client::{ChannelList, Client, ClientError};
+pub use client::{ChannelList, Client, ClientError, LatencyReport};
 pub(crate) use server::{Answer, Listener, Peer, Reports};
 pub use wire::{
-    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError, ControlProxy, Counter,
-    Handler, Handling, HopStep, LaneNs, Lifted, Missing, Reloaded, Standing, Status, Why,
+    Account, Attended, Chain, ChannelLatency, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError,
+    ControlProxy, Counter, CustomerName, CustomerRow, Handler, Handling, HopStep, LaneNs, LatencyPage, Lifted, Missing,
+    Reloaded, RequestTotals, Responses, Standing, Status, Times, Why,
 };

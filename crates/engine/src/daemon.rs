@@ -29,16 +29,16 @@ use crate::{
     },
     config::{BackendKind, Config},
     control::{
-        Answer, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, LaneNs, Listener, Missing, Peer,
-        Reloaded, Reports, Status, Why,
+        Answer, ChannelPage, ChannelRow, ChannelWords, Command, ControlError, Counter, LaneNs, LatencyPage, Listener,
+        Missing, Peer, Reloaded, Reports, Status, Why,
     },
     customer::Weights,
-    doctor,
+    doctor, latency,
     lock::Lock,
     names::Names,
     report::Reporter,
     seams::Slot,
-    seams::{Backend, BpfError, Eyes, Machine, Platform, Policy, Process, SenseOptions, Witness},
+    seams::{Backend, BpfError, Customer, Eyes, Machine, Platform, Policy, Process, SenseOptions, Witness},
     shutdown::{Hangups, Signals},
 };
 
@@ -285,8 +285,9 @@ impl<P: Platform> Daemon<P> {
         println!("lanes: {}", shares.join(", "));
     }
 
-    fn reporter(&self) -> Reporter<'_> {
-        Reporter { now_ns: self.platform.now_ns(), names: &self.names, partial: self.config.sched.partial }
+    fn reporter<'a>(&'a self, customers: &'a [Customer]) -> Reporter<'a> {
+        let partial = self.config.sched.partial;
+        Reporter { now_ns: self.platform.now_ns(), names: &self.names, partial, customers }
     }
 }
 
@@ -340,7 +341,14 @@ impl<P: Platform> Reports for Daemon<P> {
         let mut commands: Vec<Command> =
             commands.into_iter().map(|(comm, times)| Command { comm, lane_ns: times.into() }).collect();
         commands.sort_by_key(|command| std::cmp::Reverse(command.lane_ns.total()));
-        let reporter = self.reporter();
+        let customers = live.eyes.customers().map_err(failed)?;
+        let reporter = self.reporter(&customers);
+        let requests = if self.config.sense.policy.has_requests() {
+            let now_ns = self.platform.now_ns();
+            Some(latency::totals(&live.eyes.open_requests().map_err(failed)?, now_ns))
+        } else {
+            None
+        };
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: self.kernel.clone(),
@@ -355,6 +363,7 @@ impl<P: Platform> Reports for Daemon<P> {
             counters: counters.into_iter().map(|(name, value)| Counter { name: name.into(), value }).collect(),
             attended: reporter.attended(&processes),
             commands,
+            requests,
         })
     }
 
@@ -368,7 +377,10 @@ impl<P: Platform> Reports for Daemon<P> {
         let looked =
             live.eyes.process(identity.tgid).and_then(|process| Ok((process, backend.process_lanes(identity.tgid)?)));
         match looked {
-            Ok((process, lane_ns)) => Ok(self.reporter().why(identity.tgid, process.as_ref(), lane_ns)),
+            Ok((process, lane_ns)) => {
+                let customers = live.eyes.customers().map_err(failed)?;
+                Ok(self.reporter(&customers).why(identity.tgid, process.as_ref(), lane_ns))
+            }
             Err(BpfError::NoSuchProcess(_)) => Err(ControlError::NoSuchProcess { pid }),
             Err(error) => Err(failed(error)),
         }
@@ -388,6 +400,10 @@ impl<P: Platform> Reports for Daemon<P> {
 
     fn remove_channel_by_words(&self, peer: Peer, channel: &ChannelWords) -> Result<ChannelRow, ControlError> {
         self.remove_words(peer, channel)
+    }
+
+    fn latency(&self, peer: Peer, from: u32) -> Result<LatencyPage, ControlError> {
+        self.latency_page(peer, from)
     }
 
     fn reload(&self, peer: Peer) -> Result<Reloaded, ControlError> {

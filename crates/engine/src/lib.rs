@@ -16,6 +16,7 @@ mod customer;
 pub mod daemon;
 pub mod doctor;
 mod error;
+mod latency;
 mod lock;
 mod names;
 mod report;

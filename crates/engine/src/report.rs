@@ -1,9 +1,10 @@
 //! Turns the kernel's records into what the control socket tells.
 
 use crate::{
-    control::{Attended, Chain, Confidence, Handling, HopStep, LaneNs, Lifted, Standing, Why},
+    control::{Attended, Chain, Confidence, CustomerName, Handling, HopStep, LaneNs, Lifted, Standing, Why},
+    latency,
     names::{Class, Device, Names},
-    seams::{Attention, Channel, Handler, LaneTimes, Object, Process, Request},
+    seams::{Attention, Channel, Customer, Handler, LaneTimes, Object, Process, Request},
 };
 
 // Scheduling policies by number (linux/sched.h).
@@ -12,6 +13,9 @@ const SCHED_RR: u32 = 2;
 const SCHED_IDLE: u32 = 5;
 const SCHED_DEADLINE: u32 = 6;
 const SCHED_EXT: u32 = 7;
+
+/// So long after its last request a customer keeps its place in the kernel's table for certain.
+const REMEMBERED_NS: u64 = 60_000_000_000;
 
 /// Explains processes. Ages are relative to one instant.
 #[derive(Clone, Copy)]
@@ -22,6 +26,8 @@ pub(crate) struct Reporter<'a> {
     pub names: &'a Names,
     /// Whether only processes that asked for it are scheduled.
     pub partial: bool,
+    /// By slot.
+    pub customers: &'a [Customer],
 }
 
 impl Reporter<'_> {
@@ -119,6 +125,10 @@ impl Reporter<'_> {
             budget_ns: request.budget_ns,
             unhappy_ns: difference(opened_ago_ns, request.served_ns),
             left_ns: difference(attention.until_ns, self.now_ns),
+            customer: self.customer(request),
+            weight: latency::hundredths(request.weight),
+            first_response_after_ns: request.first_response_ns.map(|at| at.saturating_sub(request.opened_ns)),
+            last_response_after_ns: request.last_response_ns.map(|at| at.saturating_sub(request.opened_ns)),
             hops: hops.collect(),
         }
     }
@@ -131,6 +141,13 @@ impl Reporter<'_> {
             cohandler_of: handler.primaries.iter().map(|&pid| of(pid, None)).collect(),
             candidates: handler.candidates.iter().map(|&(pid, confidence)| of(pid, Some(confidence))).collect(),
         }
+    }
+
+    /// Whose request it is. When that has long been over, its customer may have been forgotten for another one.
+    fn customer(&self, request: &Request) -> Option<CustomerName> {
+        let is_remembered = !request.is_over || self.ago(request.opened_ns) < REMEMBERED_NS;
+        let at = self.customers.binary_search_by_key(&request.customer, |customer| customer.slot).ok()?;
+        is_remembered.then(|| latency::name(self.customers[at].id, self.names))
     }
 
     /// What the reader read: a device, or whoever is at the other end.
@@ -185,9 +202,13 @@ fn object_name(object: Object) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{names::tests::root, seams::Hop};
+    use crate::{
+        latency::tests::customer,
+        names::tests::root,
+        seams::{CustomerId, Hop},
+    };
 
-    const NOW: u64 = 10_000_000_000;
+    const NOW: u64 = 100_000_000_000;
 
     fn attention(served_ns: u64, until_ns: u64) -> Attention {
         let hop = |tgid, object| Hop { at_ns: NOW - 3_000_000, tgid, object };
@@ -228,7 +249,7 @@ mod tests {
     fn a_chain_names_who_picked_it_up() {
         let root = root(&[("proc/345/comm", "Xorg\n"), ("proc/456/comm", "xterm\n"), ("proc/812/comm", "mawk\n")]);
         let names = Names::new(root.path());
-        let reporter = Reporter { now_ns: NOW, names: &names, partial: false };
+        let reporter = Reporter { now_ns: NOW, names: &names, partial: false, customers: &[] };
         let why = reporter.why(812, Some(&process(812, Some(attention(1_700_000, NOW + 1)), 0)), [0; 4]);
         let chain = why.chain.expect("a chain");
         let hops: Vec<_> = chain.hops.iter().map(|hop| (hop.object.as_str(), hop.comm.as_str(), hop.pid)).collect();
@@ -238,9 +259,34 @@ mod tests {
     }
 
     #[test]
+    fn a_request_has_its_customer_and_its_answers() {
+        let names = Names::new(std::path::Path::new("/nowhere"));
+        let customers = [customer(0, CustomerId::Others), customer(4, CustomerId::Seat(Some(1000)))];
+        let reporter = Reporter { now_ns: NOW, names: &names, partial: false, customers: &customers };
+        let of = |change: fn(&mut Request)| {
+            let mut attention = attention(0, NOW + 1);
+            change(&mut attention.request);
+            let chain = reporter.why(1, Some(&process(1, Some(attention), 0)), [0; 4]).chain.expect("a chain");
+            let after = (chain.first_response_after_ns, chain.last_response_after_ns);
+            (chain.customer.map(|customer| customer.name), chain.weight, after)
+        };
+        let answered = of(|request| {
+            (request.customer, request.weight) = (4, 250);
+            request.first_response_ns = Some(request.opened_ns + 5);
+            request.last_response_ns = Some(request.opened_ns - 5);
+        });
+        assert_eq!(answered, (Some("seat0 (user 1000)".into()), 2.5, (Some(5), Some(0))));
+        assert_eq!(of(|_| {}), (Some("everybody else".into()), 1.0, (None, None)));
+        assert_eq!(of(|request| request.customer = 9).0, None);
+        assert_eq!(of(|request| request.is_over = true).0, Some("everybody else".into()));
+        assert_eq!(of(|request| (request.is_over, request.opened_ns) = (true, 0)).0, None, "long ago");
+        assert!(of(|request| request.opened_ns = 0).0.is_some());
+    }
+
+    #[test]
     fn attention_ends_by_time_and_by_budget() {
         let names = Names::new(std::path::Path::new("/nowhere"));
-        let reporter = Reporter { now_ns: NOW, names: &names, partial: false };
+        let reporter = Reporter { now_ns: NOW, names: &names, partial: false, customers: &[] };
         let of = |attention| {
             let why = reporter.why(1, Some(&process(1, Some(attention), 0)), [0; 4]);
             (why.standing, why.lane)
@@ -263,7 +309,7 @@ mod tests {
             let names = Names::new(root.path());
             let pid = pid.parse().expect("a number");
             let lane = |partial, record: Option<&Process>| {
-                Reporter { now_ns: NOW, names: &names, partial }.why(pid, record, [0; 4]).lane
+                Reporter { now_ns: NOW, names: &names, partial, customers: &[] }.why(pid, record, [0; 4]).lane
             };
             assert_eq!(lane(false, None), expected, "{pid}");
             let lent = process(pid, None, NOW + 1);
@@ -276,7 +322,7 @@ mod tests {
     #[test]
     fn the_most_unhappy_come_first_and_loans_last() {
         let names = Names::new(std::path::Path::new("/nowhere"));
-        let reporter = Reporter { now_ns: NOW, names: &names, partial: false };
+        let reporter = Reporter { now_ns: NOW, names: &names, partial: false, customers: &[] };
         let processes = [
             process(1, None, NOW + 5),
             process(2, Some(attention(3_000_000, NOW + 1)), 0),

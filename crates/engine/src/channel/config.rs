@@ -489,7 +489,7 @@ mod tests {
         4: weight is 101: allowed is 0.01 to 100, and 1 is what all others have
         4: invalid type: string "2", expected a number
         4: cgroup /a.slice is no customer: customers are seats, lines, addresses and users while customer is "auto"; allowed is address, prefix, user and seat
-        4: address 192.0.2.4 is no customer: customers are users while customer is "user"; allowed is user
+        4: address 192.0.2.4 is no customer: customers are seats and users while customer is "user"; allowed is user and seat
         4: seat is no customer: customers are cgroups while customer is "cgroup"; allowed is cgroup
         "#);
     }

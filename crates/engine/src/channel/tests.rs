@@ -46,6 +46,8 @@ pub(crate) struct FakeKernel {
     pub customers: RefCell<Vec<Customer>>,
     pub latencies: RefCell<Vec<Latency>>,
     pub requests: RefCell<Vec<Request>>,
+    /// Whether it tells nothing of response times.
+    pub hides_latencies: Cell<bool>,
 }
 
 impl FakeKernel {
@@ -162,6 +164,9 @@ impl Eyes for FakeKernel {
     }
 
     fn latencies(&self) -> Result<Vec<Latency>, BpfError> {
+        if self.hides_latencies.get() {
+            return Err(BpfError::Refused { what: "read response times".into(), why: "no such map".into() });
+        }
         Ok(self.latencies.borrow().clone())
     }
 

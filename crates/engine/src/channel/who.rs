@@ -57,7 +57,7 @@ fn number(
 }
 
 /// Directory of the cgroup `path`, wherever the cgroup v2 hierarchy is mounted below `root`.
-pub(super) fn cgroup_dir(root: &Path, path: &Path) -> Result<PathBuf, Refusal> {
+pub(crate) fn cgroup_dir(root: &Path, path: &Path) -> Result<PathBuf, Refusal> {
     let mounts = fs::read_to_string(root.join("proc/mounts")).unwrap_or_default();
     let mount = mounts
         .lines()

@@ -9,7 +9,13 @@ use std::{
 use serde::Serialize;
 use zlink::tokio::unix;
 
-use super::wire::{ChannelRow, ChannelWords, ControlError, ControlProxy, Reloaded, Status, Why};
+use super::{
+    people::People,
+    wire::{
+        Account, ChannelLatency, ChannelRow, ChannelWords, ControlError, ControlProxy, CustomerRow, Reloaded, Status,
+        Why,
+    },
+};
 
 /// How long an answer may take: the daemon is one thread, and other things come first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,9 +59,25 @@ pub struct ChannelList {
     pub restricted: bool,
 }
 
+/// What came of requests, by customer and by channel.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LatencyReport {
+    /// All customers together.
+    pub total: Account,
+    /// The same by channel; empty unless root asks.
+    pub channels: Vec<ChannelLatency>,
+    /// By id.
+    pub customers: Vec<CustomerRow>,
+    /// Bounds of what [`super::Times`] counts together, nanoseconds.
+    pub edges_ns: Vec<u64>,
+    /// Whether customers were left out, because the asker is not root.
+    pub restricted: bool,
+}
+
 /// A way to ask the daemon.
 #[derive(Debug)]
 pub struct Client {
+    people: People,
     socket: PathBuf,
     runtime: tokio::runtime::Runtime,
     connection: unix::Connection,
@@ -73,7 +95,7 @@ impl Client {
             .build()
             .map_err(|error| ClientError::Broken { socket: socket.clone(), reason: error.to_string() })?;
         match runtime.block_on(unix::connect(&socket)) {
-            Ok(connection) => Ok(Self { socket, runtime, connection }),
+            Ok(connection) => Ok(Self { people: People::new(Path::new("/")), socket, runtime, connection }),
             Err(zlink::Error::Io(error))
                 if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
             {
@@ -96,7 +118,31 @@ impl Client {
     /// # Errors
     /// When the daemon refuses or does not answer, or when there is no such process.
     pub fn why(&mut self, pid: u32) -> Result<Why, ClientError> {
-        self.ask(async |connection| connection.why(pid).await)
+        let mut why = self.ask(async |connection| connection.why(pid).await)?;
+        if let Some(customer) = why.chain.as_mut().and_then(|chain| chain.customer.as_mut()) {
+            self.people.name(customer);
+        }
+        Ok(why)
+    }
+
+    /// What came of requests.
+    ///
+    /// # Errors
+    /// When the daemon refuses or does not answer, or when its policy tells no requests apart.
+    pub fn latency(&mut self) -> Result<LatencyReport, ClientError> {
+        let mut page = self.ask(async |connection| connection.latency(0).await)?;
+        let total = page.total.take().ok_or_else(|| ClientError::Broken {
+            socket: self.socket.clone(),
+            reason: "the first page has no totals".into(),
+        })?;
+        let (channels, edges_ns, restricted) = (page.channels, page.edges_ns, page.restricted);
+        let mut report = LatencyReport { total, channels, customers: page.customers, edges_ns, restricted };
+        while let Some(from) = page.next {
+            page = self.ask(async |connection| connection.latency(from).await)?;
+            report.customers.append(&mut page.customers);
+        }
+        report.customers.iter_mut().for_each(|row| self.people.name(&mut row.customer));
+        Ok(report)
     }
 
     /// All channels.

@@ -22,8 +22,9 @@ use tokio::{
 use zlink::{ReadyListener, Server, tokio::unix::Stream};
 
 use super::wire::{
-    Attended, Chain, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError, Counter, Handler,
-    Handling, HopStep, LaneNs, Lifted, Missing, Reloaded, Standing, Status, Why,
+    Account, Attended, Chain, ChannelLatency, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError,
+    Counter, CustomerName, CustomerRow, Handler, Handling, HopStep, LaneNs, LatencyPage, Lifted, Missing, Reloaded,
+    RequestTotals, Responses, Standing, Status, Times, Why,
 };
 use crate::Error;
 
@@ -65,6 +66,7 @@ pub(crate) trait Reports {
     fn add_channel(&self, peer: Peer, channel: ChannelWords) -> Answer<'_, ChannelRow>;
     fn remove_channel(&self, peer: Peer, id: u32) -> Result<ChannelRow, ControlError>;
     fn remove_channel_by_words(&self, peer: Peer, channel: &ChannelWords) -> Result<ChannelRow, ControlError>;
+    fn latency(&self, peer: Peer, from: u32) -> Result<LatencyPage, ControlError>;
     fn reload(&self, peer: Peer) -> Result<Reloaded, ControlError>;
 }
 
@@ -177,7 +179,8 @@ struct Service {
     interface = "appease.control",
     types = [
         Status, Missing, Counter, Command, Attended, Why, Standing, Chain, HopStep, LaneNs, ChannelWords, ChannelPage, ChannelRow,
-        Handler, Reloaded, Lifted, Handling, Confidence
+        Handler, Reloaded, Lifted, Handling, Confidence, RequestTotals, CustomerName, LatencyPage, CustomerRow, Account,
+        ChannelLatency, Responses, Times
     ],
     vendor = "appease",
     product = "appease",
@@ -207,6 +210,10 @@ impl Service {
 
     async fn remove_channel_by_words(&self, channel: ChannelWords) -> Result<ChannelRow, ControlError> {
         self.reports.remove_channel_by_words(self.peer, &channel)
+    }
+
+    async fn latency(&self, from: u32) -> Result<LatencyPage, ControlError> {
+        self.reports.latency(self.peer, from)
     }
 
     async fn reload(&self) -> Result<Reloaded, ControlError> {

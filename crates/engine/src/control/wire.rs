@@ -39,7 +39,7 @@ impl From<[u64; 4]> for LaneNs {
 }
 
 /// The daemon and what it does.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
 pub struct Status {
     /// Version of the daemon.
     pub version: String,
@@ -67,6 +67,19 @@ pub struct Status {
     pub attended: Vec<Attended>,
     /// CPU time by command name, most first. Empty unless root asks.
     pub commands: Vec<Command>,
+    /// Requests that are open; nothing under a policy that tells none apart.
+    pub requests: Option<RequestTotals>,
+}
+
+/// Requests that are open, of all customers together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct RequestTotals {
+    /// How many.
+    pub open: u64,
+    /// How many customers wait for them.
+    pub customers: u64,
+    /// Unhappiness of the system (Customer Appeasement, eq. 5), nanoseconds.
+    pub unhappiness_ns: u64,
 }
 
 /// A hook that this kernel lacks.
@@ -105,7 +118,7 @@ pub struct Command {
 }
 
 /// A process in the attended lane.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
 pub struct Attended {
     /// Process id.
     pub pid: u32,
@@ -135,7 +148,7 @@ pub enum Standing {
 }
 
 /// What is known of a process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
 pub struct Why {
     /// Process id.
     pub pid: u32,
@@ -196,7 +209,7 @@ pub struct Confidence {
 }
 
 /// A request and how it came to a process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
 pub struct Chain {
     /// Id of the request.
     pub request: u64,
@@ -220,6 +233,14 @@ pub struct Chain {
     pub unhappy_ns: i64,
     /// How long attention lasts yet, nanoseconds; negative when it ended that long ago.
     pub left_ns: i64,
+    /// Whose request it is; nothing when that is not known any more.
+    pub customer: Option<CustomerName>,
+    /// Weight of customer and channel together.
+    pub weight: f64,
+    /// How long after its opening something was written back first, nanoseconds; nothing when nothing was.
+    pub first_response_after_ns: Option<u64>,
+    /// The same of the last time so far.
+    pub last_response_after_ns: Option<u64>,
     /// From the reader to this process; empty for the reader itself.
     pub hops: Vec<HopStep>,
 }
@@ -321,6 +342,123 @@ pub struct Reloaded {
     pub customers: u64,
 }
 
+/// A customer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct CustomerName {
+    /// `seat`, `line`, `address`, `user`, `cgroup`, or `others` for those who are not told apart.
+    pub kind: String,
+    /// For people. The daemon knows users and cgroups by number; the client looks their names up.
+    pub name: String,
+    /// The user; of a seat, who is active there.
+    pub uid: Option<u32>,
+    /// The cgroup: the number of its directory's inode.
+    pub cgroup_id: Option<u64>,
+}
+
+/// Some of the customers, and what came of their requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
+pub struct LatencyPage {
+    /// All customers together; on the first page alone.
+    pub total: Option<Account>,
+    /// The same by channel; not unless root asks, for it tells when somebody types.
+    pub channels: Vec<ChannelLatency>,
+    /// Customers by id.
+    pub customers: Vec<CustomerRow>,
+    /// Bounds of what [`Times`] counts together, nanoseconds.
+    pub edges_ns: Vec<u64>,
+    /// Whether customers were left out, because the asker is not root.
+    pub restricted: bool,
+    /// From which id on there are more.
+    pub next: Option<u32>,
+}
+
+/// A customer, and what came of its requests.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
+pub struct CustomerRow {
+    /// Its number while it is remembered.
+    pub id: u32,
+    /// Who it is.
+    pub customer: CustomerName,
+    /// How much it counts: 1 if nobody said something else.
+    pub weight: f64,
+    /// Its requests.
+    pub account: Account,
+    /// The same by channel.
+    pub channels: Vec<ChannelLatency>,
+}
+
+/// What came of requests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Account {
+    /// Requests in all.
+    pub opened: u64,
+    /// Of those, ended by their response.
+    pub answered: u64,
+    /// Ended without one, when nobody worked on them any more: there was nothing to answer.
+    pub silent: u64,
+    /// Ended without one, while somebody still did.
+    pub timed_out: u64,
+    /// Reads that opened none, since too many were open.
+    pub denied: u64,
+    /// CPU time spent on them, nanoseconds.
+    pub served_ns: u64,
+    /// Requests that are open now.
+    pub open: u64,
+    /// Unhappiness by those, by weight (Customer Appeasement, eq. 4 and 5), nanoseconds.
+    pub unhappiness_ns: u64,
+    /// What was answered.
+    pub responses: Responses,
+}
+
+/// Requests by one channel.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
+pub struct ChannelLatency {
+    /// Its number in `appease channel list`.
+    pub id: u32,
+    /// In the words that `appease channel add` takes.
+    pub channel: String,
+    /// How much its requests count.
+    pub weight: f64,
+    /// Requests that are open now.
+    pub open: u64,
+    /// Unhappiness by those, by weight of channel and customer, nanoseconds.
+    pub unhappiness_ns: u64,
+    /// What was answered.
+    pub responses: Responses,
+}
+
+/// Requests that ended by their response.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Responses {
+    /// Times from the opening to the last write back.
+    pub last: Times,
+    /// To the first one.
+    pub first: Times,
+    /// Unhappiness at the last one: that time less CPU time that the request got.
+    pub unhappiness: Times,
+}
+
+/// Times, nanoseconds. Quantiles are right to 4 %.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
+pub struct Times {
+    /// How many.
+    pub count: u64,
+    /// Together.
+    pub sum_ns: u64,
+    /// On the average.
+    pub mean_ns: u64,
+    /// Half of them were shorter.
+    pub p50_ns: u64,
+    /// Nine tenths were.
+    pub p90_ns: u64,
+    /// All but one in a hundred were.
+    pub p99_ns: u64,
+    /// The longest; what is longer than 64 s counts as that.
+    pub max_ns: u64,
+    /// How many were shorter than each bound ([`LatencyPage::edges_ns`]) and no shorter than the one before; at last, the rest.
+    pub counts: Vec<u64>,
+}
+
 /// Why a question is not answered.
 #[derive(Debug, Clone, PartialEq, Eq, zlink::ReplyError, introspect::ReplyError)]
 #[zlink(interface = "appease.control")]
@@ -383,6 +521,8 @@ pub trait ControlProxy {
         &mut self,
         channel: &ChannelWords,
     ) -> zlink::Result<Result<ChannelRow, ControlError>>;
+    /// Customers with this id and beyond, and what came of their requests.
+    async fn latency(&mut self, from: u32) -> zlink::Result<Result<LatencyPage, ControlError>>;
     /// Reads the configuration file anew.
     async fn reload(&mut self) -> zlink::Result<Result<Reloaded, ControlError>>;
 }

@@ -106,7 +106,7 @@ impl Words {
     pub(crate) fn fits(&self, customer: CustomerIs) -> Result<(), Refusal> {
         let fits = match customer {
             CustomerIs::Auto => !matches!(self, Self::Cgroup(_)),
-            CustomerIs::User => matches!(self, Self::User(_)),
+            CustomerIs::User => matches!(self, Self::User(_) | Self::Seat),
             CustomerIs::Cgroup => matches!(self, Self::Cgroup(_)),
         };
         if fits {
@@ -115,7 +115,7 @@ impl Words {
         let name = customer_name(customer);
         let (customers, allowed) = match customer {
             CustomerIs::Auto => ("seats, lines, addresses and users", "address, prefix, user and seat"),
-            CustomerIs::User => ("users", "user"),
+            CustomerIs::User => ("seats and users", "user and seat"),
             CustomerIs::Cgroup => ("cgroups", "cgroup"),
         };
         Err(Refusal::new(format!(
@@ -260,10 +260,9 @@ mod tests {
             .collect();
         insta::assert_snapshot!(refusals.join("\n"), @r#"
         cgroup /a.slice is no customer: customers are seats, lines, addresses and users while customer is "auto"; allowed is address, prefix, user and seat
-        address 192.0.2.4 is no customer: customers are users while customer is "user"; allowed is user
-        prefix 192.0.2.0/24 is no customer: customers are users while customer is "user"; allowed is user
-        cgroup /a.slice is no customer: customers are users while customer is "user"; allowed is user
-        seat is no customer: customers are users while customer is "user"; allowed is user
+        address 192.0.2.4 is no customer: customers are seats and users while customer is "user"; allowed is user and seat
+        prefix 192.0.2.0/24 is no customer: customers are seats and users while customer is "user"; allowed is user and seat
+        cgroup /a.slice is no customer: customers are seats and users while customer is "user"; allowed is user and seat
         address 192.0.2.4 is no customer: customers are cgroups while customer is "cgroup"; allowed is cgroup
         prefix 192.0.2.0/24 is no customer: customers are cgroups while customer is "cgroup"; allowed is cgroup
         user alice is no customer: customers are cgroups while customer is "cgroup"; allowed is cgroup

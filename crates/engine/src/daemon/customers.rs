@@ -2,12 +2,17 @@
 
 use tracing::{debug, info, warn};
 
-use super::Daemon;
+use super::{Daemon, failed};
 use crate::{
-    channel::config::Requests,
+    channel::{Spec, Weight, config::Requests},
     config::Config,
-    seams::{Eyes, Platform, Policy},
+    control::{ControlError, LatencyPage, Peer},
+    latency::{self, Facts},
+    seams::{BpfError, Eyes, Platform, Policy, Slot},
 };
+
+/// Rows of customers and channels in one answer. It is written anew for each 256 bytes by which its buffer grows.
+const PAGE: usize = 40;
 
 /// The same configuration with what the file says of requests.
 pub(super) fn with_requests(mut config: Config, requests: Requests) -> Config {
@@ -19,6 +24,41 @@ pub(super) fn with_requests(mut config: Config, requests: Requests) -> Config {
 }
 
 impl<P: Platform> Daemon<P> {
+    /// What the kernel's side knows of customers now.
+    pub(super) fn facts(&self, eyes: &P::Eyes) -> Result<Facts, BpfError> {
+        // The clock first: what is opened while we read has waited for nothing.
+        let now_ns = self.platform.now_ns();
+        Ok(Facts { now_ns, customers: eyes.customers()?, latencies: eyes.latencies()?, open: eyes.open_requests()? })
+    }
+
+    /// Customers from an id on. Everybody learns what comes of all together; the rest tells when somebody types.
+    pub(super) fn latency_page(&self, peer: Peer, from: u32) -> Result<LatencyPage, ControlError> {
+        let policy = self.config.sense.policy;
+        if !policy.has_requests() {
+            let reason =
+                format!("policy {policy} tells no requests apart: response times are those of appease and cas");
+            return Err(ControlError::Refused { reason });
+        }
+        let facts = self.facts(&self.live.borrow().eyes).map_err(failed)?;
+        let rules = self.channels.borrow();
+        let channel = |slot: Slot| match rules.entry(slot).map(|entry| entry.spec.clone()) {
+            // By the weight it is no other channel.
+            Some(spec) => (Spec { weight: Weight::default(), ..spec.clone() }.to_string(), spec.weight.number()),
+            None => (format!("channel {slot} (gone)"), Weight::default().number()),
+        };
+        let is_visible = |id| peer.may_see(latency::owner(id));
+        let (customers, next) = facts.rows(from, PAGE, is_visible, &self.names, &channel);
+        let (total, channels) = (from == 0).then(|| facts.total(&channel)).unzip();
+        Ok(LatencyPage {
+            total,
+            channels: channels.filter(|_| peer.uid == 0).unwrap_or_default(),
+            customers,
+            edges_ns: latency::edges_ns(),
+            restricted: peer.uid != 0,
+            next,
+        })
+    }
+
     /// Follows cgroups that have a weight, and the user at the seat; ends requests whose time is over. Once a second.
     pub(super) fn follow_customers(&self) {
         let eyes = &mut self.live.borrow_mut().eyes;

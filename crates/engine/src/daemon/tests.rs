@@ -23,10 +23,11 @@ use crate::{
     channel::tests::{AT_ONCE, BUILT_IN, FakeKernel},
     config::Options,
     control::{Client, ControlProxy, Standing},
+    latency::tests::{customer, latency, request},
     names::tests::root,
     seams::{
-        Attention, Begun, Channel, Customer, Exit, Features, Hits, Hop, LaneTimes, Latency, Lookup, MissingHook, News,
-        Object, Raises, Request, Rule, SenseOptions, Slot, Target, Whom, Witness,
+        Attention, Begun, Channel, Customer, CustomerId, Exit, Features, Hits, Hop, LaneTimes, Latency, Lookup,
+        MissingHook, News, Object, Raises, Request, Rule, SenseOptions, Slot, Target, Whom, Witness,
         features::{Btf, Lockdown, SchedExt},
     },
 };
@@ -733,4 +734,89 @@ fn requests_are_as_the_file_has_them_at_the_start() {
     let file = channel_config::read(Some(&setting.file())).expect("right");
     let config = customers::with_requests(setting.config(), file.requests);
     assert_eq!((config.sense.customer_is, config.sense.alpha_pm), (crate::seams::CustomerIs::Cgroup, 250));
+}
+
+#[test]
+fn everybody_learns_totals_and_root_who_waits() {
+    let setting = Setting::new(World::default());
+    std::fs::write(setting.file(), "[[channel]]\naccess = \"read\"\naccept = \":80\"\nweight = 2\n").expect("written");
+    let daemon = daemon(&setting);
+    let kernel = &setting.world.kernel;
+    let far = CustomerId::Address([192, 0, 2, 4].into());
+    let (alice, bob) = (CustomerId::Seat(Some(1000)), CustomerId::User(1001));
+    let slot = daemon.list_channels(Peer { uid: 0 }, 0).expect("an answer").channels[BUILT_IN].id;
+    kernel.customers.replace(vec![customer(0, far), customer(3, alice), customer(9, bob)]);
+    kernel.latencies.replace(vec![latency(far, slot, &[10, 20]), latency(alice, 1, &[1]), latency(bob, 4321, &[5])]);
+    let opened = NOW - 10_000_000;
+    kernel.requests.replace(vec![request(0, slot, opened, 1_000_000, 200), request(3, 1, NOW + 7, 0, 100)]);
+
+    let page = |uid| daemon.latency(Peer { uid }, 0).expect("an answer");
+    let root = page(0);
+    assert_eq!((root.restricted, root.next, root.channels.len()), (false, None, 3));
+    let told: Vec<_> =
+        root.customers.iter().map(|row| (row.id, row.customer.name.as_str(), row.account.open)).collect();
+    assert_eq!(told, [(0, "192.0.2.4", 1), (3, "seat0 (user 1000)", 1), (9, "user 1001", 0)]);
+    let channel = &root.customers[0].channels[0];
+    assert_eq!(
+        (channel.channel.as_str(), channel.weight, channel.unhappiness_ns),
+        ("read accept :80", 2.0, 18_000_000)
+    );
+    assert_eq!(root.customers[2].channels[0].channel, "channel 4321 (gone)");
+    let total = root.total.expect("totals");
+    assert_eq!((total.opened, total.responses.last.count, total.unhappiness_ns), (30, 4, 18_000_000));
+
+    // Whose customers they are, or nobody's.
+    for (uid, wanted) in [(1000, vec![3]), (1001, vec![9]), (1002, vec![])] {
+        let other = page(uid);
+        assert_eq!(other.customers.iter().map(|row| row.id).collect::<Vec<_>>(), wanted);
+        assert_eq!((other.restricted, other.channels.len()), (true, 0));
+        assert_eq!(other.total.as_ref(), Some(&total));
+    }
+    let rest = daemon.latency(Peer { uid: 0 }, 4).expect("an answer");
+    assert_eq!((rest.total, rest.customers.len(), rest.channels.len()), (None, 1, 0));
+    let requests = daemon.status(Peer { uid: 1002 }).expect("an answer").requests.expect("totals");
+    assert_eq!((requests.open, requests.customers, requests.unhappiness_ns), (2, 2, 18_000_000));
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_the_rest_answered() {
+    let setting = Setting::new(World::default());
+    let daemon = daemon(&setting);
+    setting.world.kernel.hides_latencies.set(true);
+    let failed = daemon.latency(Peer { uid: 0 }, 0).expect_err("hidden").to_string();
+    assert!(failed.contains("read response times") && failed.contains("no such map"), "{failed}");
+    assert!(daemon.status(Peer { uid: 0 }).is_ok());
+}
+
+#[test]
+fn a_policy_without_requests_says_so() {
+    let setting = Setting::new(World::default());
+    let mut daemon = daemon(&setting);
+    daemon.config.sense.policy = Policy::Rsio;
+    let refused = daemon.latency(Peer { uid: 0 }, 0).expect_err("refused").to_string();
+    assert_eq!(refused, "policy rsio tells no requests apart: response times are those of appease and cas");
+    assert_eq!(daemon.status(Peer { uid: 0 }).expect("an answer").requests, None);
+}
+
+#[test]
+fn all_customers_that_there_can_be_are_listed() {
+    let setting = Setting::new(World::default());
+    let id = |slot: u32| CustomerId::Address(std::net::Ipv6Addr::from(u128::from(slot) + 1).into());
+    let kernel = &setting.world.kernel;
+    kernel.customers.replace((0..1024).map(|slot| customer(slot, id(slot))).collect());
+    kernel.latencies.replace((0..512).map(|slot| latency(id(slot), slot % 7 + 1, &[1, 2, 3, 50, 700])).collect());
+    kernel.requests.replace((0..4096).map(|at| request(at % 1024, at % 7 + 1, NOW - 1000, 0, 100)).collect());
+    let socket = setting.socket();
+    let began = std::time::Instant::now();
+    let report = block_on(setting.during(async {
+        drop(setting.connect().await);
+        let ask = move || Client::connect(&socket).expect("it listens").latency().expect("an answer");
+        tokio::task::spawn_blocking(ask).await.expect("no panic")
+    }));
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
+    assert_eq!((report.total.open, report.total.unhappiness_ns, report.total.answered), (4096, 4096 * 1000, 7 * 1024));
+    let is_root = std::fs::metadata("/proc/self").expect("our own").uid() == 0;
+    assert_eq!(report.restricted, !is_root);
+    let ids: Vec<u32> = report.customers.iter().map(|row| row.id).collect();
+    assert_eq!(ids, if is_root { (0..1024).collect::<Vec<_>>() } else { vec![] });
 }
