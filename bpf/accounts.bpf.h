@@ -115,17 +115,17 @@ static __always_inline u32 weight_for(const struct appease_customer_key *custome
 static __always_inline void identify_customer(const struct source *source, struct appease_customer_key *key)
 {
 	u32 major = source->object >> MINOR_BITS, minor = source->object & ((1U << MINOR_BITS) - 1);
+	bool is_line = source->channel == APPEASE_CHANNEL_TTY && (major != TTY_MAJOR_OF_CONSOLES || minor >= CONSOLES);
 
 	key->pad = 0;
 	key->id[0] = key->id[1] = 0;
 	if (customer_is == APPEASE_CUSTOMER_IS_CGROUP) {
 		key->kind = APPEASE_CUSTOMER_CGROUP;
 		key->id[0] = bpf_get_current_cgroup_id();
-	} else if (source->channel == APPEASE_CHANNEL_TTY && (major != TTY_MAJOR_OF_CONSOLES || minor >= CONSOLES) &&
-		   customer_is == APPEASE_CUSTOMER_IS_AUTO) {
+	} else if (is_line && customer_is == APPEASE_CUSTOMER_IS_AUTO) {
 		key->kind = APPEASE_CUSTOMER_LINE;
 		key->id[0] = source->object;
-	} else if (source->channel < APPEASE_CHANNEL_FILE) {
+	} else if (source->channel < APPEASE_CHANNEL_FILE && !is_line) {
 		key->kind = APPEASE_CUSTOMER_SEAT;
 		key->id[0] = armed.seat_uid;
 	} else if (source->channel == APPEASE_CHANNEL_INET && customer_is == APPEASE_CUSTOMER_IS_AUTO) {

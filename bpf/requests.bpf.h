@@ -327,6 +327,8 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	if (policy == APPEASE_POLICY_CAS)
 		give_share(process, request->id, 0, now);
 	if (source->channel > APPEASE_CHANNEL_FILE && access == APPEASE_READ) {
+		if (source->channel == APPEASE_CHANNEL_INET)
+			armed.inet_at_ns = now;
 		note_latest(request, slot, source->far, now);
 		note_thread(process);
 	}

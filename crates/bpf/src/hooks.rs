@@ -30,7 +30,9 @@ pub(crate) enum Wanted {
     Requests,
     /// While a rule names a file.
     Files,
-    /// While a rule wants writes to sockets, or where responses by TCP are seen in no other way.
+    /// While customers come by sockets, to see their responses: everybody who sends pays for it.
+    Responses,
+    /// While a rule wants writes to sockets, and for responses by TCP where they are seen in no other way.
     TcpWrites,
     /// While a rule wants writes to sockets, or names one whose responses are seen in no other way.
     OtherWrites,
@@ -57,7 +59,7 @@ impl Hook {
             Wanted::Told => options.tells && options.policy.follows_attention(),
             Wanted::Confidence => options.policy == Policy::Rsio,
             Wanted::Requests => options.policy.has_requests(),
-            Wanted::Files | Wanted::TcpWrites | Wanted::OtherWrites => false,
+            Wanted::Files | Wanted::Responses | Wanted::TcpWrites | Wanted::OtherWrites => false,
         }
     }
 
@@ -180,7 +182,7 @@ pub(crate) const HOOKS: &[Hook] = &[
     hook("appease_file_lock_wait_end", "__locks_delete_block", FILE_LOCK),
     when(Wanted::Requests, hook("appease_futex_wake", "futex_wake_mark", "what is behind shared memory")),
     // Until 6.15 the end of the call has to do.
-    when(Wanted::Requests, formerly("tcp_sendmsg", hook("appease_tcp_answer", TCP_ANSWER, RESPONSES))),
+    when(Wanted::Responses, formerly("tcp_sendmsg", hook("appease_tcp_answer", TCP_ANSWER, RESPONSES))),
     when(Wanted::Requests, of_module("drm", hook("appease_page_flip", "drm_mode_page_flip_ioctl", PICTURES))),
     when(Wanted::Requests, of_module("drm", hook("appease_atomic_commit", "drm_mode_atomic_ioctl", PICTURES))),
     when(Wanted::Requests, of_module("drm", hook("appease_dirty_picture", "drm_mode_dirtyfb_ioctl", PICTURES))),

@@ -26,6 +26,10 @@ use crate::{
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
 };
 
+/// How long after the last customer by a socket the hooks stay that see responses by TCP: to attach them takes a moment, in which
+/// responses are not seen.
+const CUSTOMERS_STAY: Duration = Duration::from_mins(10);
+
 /// How attention is handed on and how long it lasts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SenseOptions {
@@ -165,9 +169,12 @@ impl Sensor {
         let (files, unconnected) = (self.glance.borrow().files > 0, self.glance.borrow().has_unconnected());
         let options = &self.options;
         let rules_matter = options.policy.follows_attention();
+        let answers = options.policy.has_requests() && self.has_inet_customers();
+        let answers_elsewhere = self.elsewhere.iter().any(|&i| HOOKS[i].function == TCP_ANSWER);
         let is_wanted = |hook: &Hook| match hook.wanted {
             Wanted::Files => rules_matter && files,
-            Wanted::TcpWrites => rules_matter && (self.socket_writes || self.elsewhere.iter().any(|&i| HOOKS[i].function == TCP_ANSWER)),
+            Wanted::Responses => answers,
+            Wanted::TcpWrites => rules_matter && self.socket_writes || answers && answers_elsewhere,
             Wanted::OtherWrites => rules_matter && (self.socket_writes || unconnected),
             _ => hook.is_for_good(options),
         };
@@ -185,6 +192,14 @@ impl Sensor {
         let mut names = self.attach_late(&new);
         names.dedup();
         names
+    }
+
+    /// Whether somebody came by a socket lately.
+    fn has_inet_customers(&self) -> bool {
+        let Some(armed) = self.main.maps.data_armed_data.as_deref() else { return false };
+        // SAFETY: a live word of memory that the kernel's programs write, too.
+        let latest = unsafe { ptr::from_ref(&armed.armed.inet_at_ns).read_volatile() };
+        latest > 0 && now_ns().saturating_sub(latest) < nanos(CUSTOMERS_STAY)
     }
 
     /// Whether a rule wants writes to sockets: their hooks cost every writer a little. The next
@@ -482,6 +497,14 @@ fn allow_files(number: libc::rlim_t) {
         let error = std::io::Error::last_os_error();
         debug!(%error, "no more than {} open files", limit.rlim_cur);
     }
+}
+
+/// Nanoseconds of the monotonic clock.
+fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live timespec; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 /// Nanoseconds; a time too long to count is as good as for ever.
