@@ -146,8 +146,8 @@ _Static_assert(sizeof(struct appease_weight_key) == 24, "appease_weight_key");
 /* Somebody outside who has sent requests. */
 struct appease_customer {
 	struct appease_customer_key key;
-	u64 used_ns;		/* CPU time spent on its requests, decaying (policy/fairness.h) */
-	u64 used_at_ns;		/* when that was right */
+	u64 free_ns;		/* when its next turn may begin (policy/fairness.h) */
+	u64 turn_ns;		/* mean length of its turns */
 	u64 latest_ns;		/* its latest request; 0: the slot is free */
 	u64 served_ns;		/* CPU time spent on its requests in all */
 	u64 opened;		/* requests in all */

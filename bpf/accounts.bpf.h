@@ -68,7 +68,7 @@ struct line {
 struct latest {
 	u64 id;
 	u32 slot;
-	u32 pad;
+	u32 customer;
 };
 
 struct {
@@ -308,6 +308,15 @@ static __always_inline struct appease_request *try_latest_by(const struct line *
 		return NULL;
 	request->is_over = APPEASE_OPEN;
 	return request;
+}
+
+/* Whose requests came by the connection @object, as far as that is known yet. */
+static __noinline u32 customer_at(u64 object)
+{
+	struct line line = { .object = object };
+	struct latest *latest = bpf_map_lookup_elem(&latest_by, &line);
+
+	return latest ? latest->customer : 0;
 }
 
 /*

@@ -59,7 +59,7 @@ struct handing {
 	u64 opened_ns;	 /* rank of the loan */
 	u64 request_id;	 /* 0: an input event, only known readers of channels are lent */
 	u32 pid;	 /* by which task; 0: none */
-	u32 pad;
+	u32 customer;	 /* whose it is; 0: not known */
 };
 
 /* One word that all hooks look at first: nobody is served, so there is nothing to follow. */
@@ -77,8 +77,6 @@ struct armed {
 	u64 inet_at_ns;	/* latest request by a socket of TCP or UDP; 0: none so far */
 	u64 unaccounted;	/* requests that are not accounted for yet */
 	u64 active_weight;	/* of the customers of the last second together */
-	u64 used_ns;	/* what all customers had of the CPU lately, as in appease_customer */
-	u64 used_at_ns;
 };
 
 struct {

@@ -26,32 +26,40 @@ static __always_inline struct appease_customer *try_customer(u32 slot)
 	return bpf_map_lookup_elem(&customers, &slot);
 }
 
-/* Charges the customer of @request, too. Without a lock: two CPUs at once may lose a turn. */
+/* Charges the customer of @request, too. */
 static __always_inline void charge_request(struct appease_request *request, u64 ran, u64 now)
 {
 	struct appease_customer *customer = try_customer(request->customer);
 
 	__sync_fetch_and_add(&request->served_ns, ran);
 	request->served_at_ns = now;
-	if (!customer)
-		return;
-	__sync_fetch_and_add(&customer->served_ns, ran);
-	customer->used_ns = fairness_left(customer->used_ns, now - customer->used_at_ns) + ran;
-	customer->used_at_ns = now;
-	armed.used_ns = fairness_left(armed.used_ns, now - armed.used_at_ns) + ran;
-	armed.used_at_ns = now;
+	if (customer)
+		__sync_fetch_and_add(&customer->served_ns, ran);
 }
 
-/* How much later requests of this customer rank, ns. */
-static __always_inline u64 penalty_of(const struct appease_request *request, u64 now)
+/* A turn of the customer in @slot took @ran. */
+static __always_inline void note_turn(u32 slot, u64 ran)
 {
-	struct appease_customer *customer = try_customer(request->customer);
+	struct appease_customer *customer = try_customer(slot);
 
-	/* Alone, as at most machines at most times. */
-	if (!customer || armed.active_weight <= customer->weight)
+	if (customer)
+		customer->turn_ns = fairness_turn(customer->turn_ns, ran);
+}
+
+/*
+ * Tag of a turn of the customer in @slot, who has it from here on; 0: this one is alone, as at most machines at most times. Without a
+ * lock: two CPUs at once may give the same one.
+ */
+static __always_inline u64 take_tag(u32 slot, u32 cpus, u64 now)
+{
+	struct appease_customer *customer = try_customer(slot);
+	u64 tag;
+
+	if (policy != APPEASE_POLICY_APPEASE || !customer || armed.active_weight <= customer->weight)
 		return 0;
-	return fairness_penalty(fairness_left(customer->used_ns, now - customer->used_at_ns), customer->weight,
-				fairness_left(armed.used_ns, now - armed.used_at_ns), armed.active_weight);
+	tag = fairness_tag(customer->free_ns, now);
+	customer->free_ns = fairness_free(tag, customer->turn_ns, customer->weight, armed.active_weight, cpus);
+	return tag;
 }
 
 /* U of a request, as far as one of its processes waits at a time (policy/share.h), ns. */
@@ -65,8 +73,7 @@ static __always_inline u64 request_key(const struct appease_request *request, u6
 	if (policy == APPEASE_POLICY_CAS)
 		return now - unhappiness_of(request, now);
 	return unhappiness_key(unhappiness_opened(request->opened_ns, now, HORIZON_NS), request->served_ns,
-			       REQUEST_WEIGHT * request->weight / POLICY_WEIGHT_DEFAULT) +
-	       penalty_of(request, now);
+			       REQUEST_WEIGHT * request->weight / POLICY_WEIGHT_DEFAULT);
 }
 
 /* Policy cas: @process, which waited for another one, goes on. */

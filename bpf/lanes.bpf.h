@@ -80,8 +80,12 @@ struct task_ctx {
 	u64 made_ns;	/* policy cas: when its process was made */
 	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
 	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
-	u32 lane;	/* in which it was queued last */
+	u64 tag_ns;	/* of its turn (policy/fairness.h); 0: none */
+	u64 tagged_at;	/* ran_ns at the begin of that turn */
+	u32 tagged_for;	/* customer whose turn it is; 0: nobody's */
 	u32 pad;
+	u32 lane;	/* in which it was queued last */
+	u32 customer;	/* whose event woke it up last; 0: not known */
 };
 
 struct {
@@ -284,21 +288,26 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 
 /*
  * @p wakes up: a request that it has answered is over, for what wakes it is something else. Before it may be lent a turn for
- * that.
+ * that. Of several threads, the one that read it: what the others do after the answer, a database's writing for one, is often
+ * in the way of the next request, which cannot fetch them from the other lane's queue.
  */
 static __always_inline void end_answered(struct task_struct *p, u64 mono)
 {
-	struct appease_process *process = policy == APPEASE_POLICY_RSIO ? NULL : try_process(p);
-	struct appease_request *request;
+	struct appease_request *request = NULL;
+	struct appease_process *process;
 	struct appease_thread *thread;
 
-	if (!process)
+	if (policy == APPEASE_POLICY_RSIO)
 		return;
-	thread = try_thread(p);
-	request = thread ? try_unexpired(&thread->attention, mono) : NULL;
-	if (request && ends_at_wakeup(request, mono))
-		return;
-	request = try_unexpired(&process->attention, mono);
+	if (p->signal->nr_threads > 1) {
+		thread = try_thread(p);
+		if (thread)
+			request = try_unexpired(&thread->attention, mono);
+	} else {
+		process = try_process(p);
+		if (process)
+			request = try_unexpired(&process->attention, mono);
+	}
 	if (request)
 		ends_at_wakeup(request, mono);
 }
@@ -316,20 +325,46 @@ static __always_inline bool is_retained(const struct appease_process *process, u
 	return request && !is_spent(request);
 }
 
+/* How much later @p ranks by its customer's tag, ns. */
+static __always_inline u64 lag_of(const struct task_ctx *tctx, u64 mono)
+{
+	return tctx && tctx->tag_ns ? fairness_lag(tctx->tag_ns, mono) : 0;
+}
+
+/* @p is queued for a new turn, as @standing says. */
+static __always_inline void tag_turn(struct task_ctx *tctx, const struct standing *standing, u64 mono)
+{
+	u32 customer = tctx->customer;
+
+	if (!customer && standing->request)
+		customer = standing->request->customer;
+	/* How long a turn is shows when the next one begins: it may have been displaced many times. */
+	if (tctx->tagged_for)
+		note_turn(tctx->tagged_for, tctx->ran_ns - tctx->tagged_at);
+	tctx->tagged_for = customer;
+	tctx->tagged_at = tctx->ran_ns;
+	tctx->tag_ns = customer ? take_tag(customer, nr_cpus, mono) : 0;
+}
+
 /*
  * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
  * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago.
  */
-static __always_inline void consider_loan(struct task_struct *p, u64 mono)
+static __always_inline void consider_loan(struct task_struct *p, struct task_ctx *tctx, u64 mono)
 {
 	struct handing *handing = this_handing();
 	struct appease_process *process;
 	u64 opened_ns = mono;
 
+	if (tctx)
+		tctx->customer = 0;
+
 	if (policy == APPEASE_POLICY_RSIO || !handing)
 		return;
 	process = try_process(p);
 	if (handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
+		if (tctx)
+			tctx->customer = handing->customer;
 		if (handing->request_id) {
 			opened_ns = handing->opened_ns;
 			if (!process)
@@ -513,7 +548,8 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 		return WORTH_KEEPING;
 	judge(curr, mono, &standing);
 	if (standing.attended)
-		return unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS) ? WORTH_LESS : WORTH_KEEPING;
+		return unhappiness_preempts(key, standing.key + lag_of(tctx, mono), PREEMPT_MARGIN_NS) ? WORTH_LESS :
+													   WORTH_KEEPING;
 	cctx = cpu_ctx_of(cpu);
 	return cctx && cctx->turn ? WORTH_KEEPING : WORTH_NOTHING;
 }
@@ -553,6 +589,12 @@ static __always_inline u64 key_in_queue(u64 key, u64 mono)
 	return policy_before(mono + LATEST_NS, key) ? mono + LATEST_NS : key;
 }
 
+/* The same of a turn whose customer has it wait for others: by its tag, which has a limit of its own. */
+static __always_inline u64 key_with_lag(u64 key, u64 lag, u64 mono)
+{
+	return key_in_queue(key, mono) + lag;
+}
+
 /* Queues @p by @key; if it @may_displace, on the CPU of a task that is worth less. */
 static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 slice, u64 mono,
 					   bool may_displace, u64 enq_flags)
@@ -568,7 +610,7 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		}
 	}
 	maybe_attended = true;
-	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key_in_queue(key, mono), enq_flags);
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key, enq_flags);
 	kick_idle(p);
 }
 
@@ -577,8 +619,11 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 {
 	tctx->lane = APPEASE_LANE_ATTENDED;
 	count_sched(CNT_ATTENDED);
-	enqueue_by_key(p, tctx, standing->key, standing->on_loan ? loan_ns : slice_ns, mono,
-		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
+	/* Who was displaced has not had its turn yet. */
+	if (enq_flags & SCX_ENQ_WAKEUP || !p->scx.slice)
+		tag_turn(tctx, standing, mono);
+	enqueue_by_key(p, tctx, key_with_lag(standing->key, lag_of(tctx, mono), mono),
+		       standing->on_loan ? loan_ns : slice_ns, mono, enq_flags & SCX_ENQ_WAKEUP, enq_flags);
 }
 
 /*
@@ -612,7 +657,7 @@ static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ct
 			return;
 		}
 	}
-	enqueue_by_key(p, tctx, key, slice_ns, mono, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
+	enqueue_by_key(p, tctx, key_in_queue(key, mono), slice_ns, mono, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
 }
 
 #endif

@@ -86,7 +86,7 @@ static __always_inline void arm(u64 now)
 }
 
 /* Says that wake-ups by the current task on this CPU hand on a request, or an input event if @request_id is 0. */
-static __always_inline void begin_handing(u64 request_id, u64 opened_ns, u64 now)
+static __always_inline void begin_handing(u64 request_id, u64 opened_ns, u32 customer, u64 now)
 {
 	struct handing *handing = this_handing();
 
@@ -95,6 +95,7 @@ static __always_inline void begin_handing(u64 request_id, u64 opened_ns, u64 now
 	handing->at_ns = now;
 	handing->opened_ns = opened_ns;
 	handing->request_id = request_id;
+	handing->customer = customer;
 	handing->pid = bpf_get_current_pid_tgid();
 }
 
@@ -106,14 +107,14 @@ static __always_inline void end_handing(void)
 		handing->pid = 0;
 }
 
-/* A channel has something: its known readers are woken. */
-static __always_inline void channel_event(void)
+/* A channel has something, of @customer if that is known: its known readers are woken. */
+static __always_inline void channel_event(u32 customer)
 {
 	u64 now = bpf_ktime_get_ns();
 
 	/* Its reader may have had no customer for hours: the wake-up must be looked at. */
 	arm(now);
-	begin_handing(0, now, now);
+	begin_handing(0, now, customer, now);
 }
 
 /* Requests */
@@ -255,6 +256,7 @@ static __noinline int note_latest(const struct appease_request *request, u32 slo
 	if (!request)
 		return 0;
 	latest.id = request->id;
+	latest.customer = request->customer;
 	line.object = request->object;
 	known = bpf_map_lookup_elem(&latest_by, &line);
 	if (known) {

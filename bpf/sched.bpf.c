@@ -34,7 +34,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			u64 mono = bpf_ktime_get_ns();
 
 			end_answered(p, mono);
-			consider_loan(p, mono);
+			consider_loan(p, tctx, mono);
 		}
 		if (tctx) {
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p);
@@ -111,7 +111,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 
 		if (enq_flags & SCX_ENQ_WAKEUP) {
 			end_answered(p, mono);
-			consider_loan(p, mono);
+			consider_loan(p, tctx, mono);
 			tctx->start_ns = 0;
 		}
 		judge(p, mono, &standing);
@@ -193,7 +193,7 @@ static __always_inline bool take_due(const struct cpu_ctx *cctx, u64 now, bool r
 {
 	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns))
 		return take_other(runs_other);
-	return progress_overdue_fits(epoch_ns, cctx->other_ns) && take(DSQ_OVERDUE, &maybe_overdue);
+	return progress_overdue_fits(epoch_ns, now - cctx->epoch_start_ns, cctx->other_ns) && take(DSQ_OVERDUE, &maybe_overdue);
 }
 
 /* Key of the first task in the attended queue if it may run on @cpu, else 0. */
@@ -299,7 +299,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			tctx->queued_ns = now;
 		tctx = NULL;
 	} else if (is_armed()) {
-		judge(prev, bpf_ktime_get_ns(), &standing);
+		u64 mono = bpf_ktime_get_ns();
+
+		judge(prev, mono, &standing);
+		standing.key += lag_of(tctx, mono);
 	}
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, now, runs_other);

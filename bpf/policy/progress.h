@@ -12,10 +12,13 @@
  * who does it alone.
  * Beside it two guarantees:
  *
- *	share	in each epoch the lane gets its share of each CPU where it has work, if need be at the end of it, and
- *		what it then did not get, in the next one;
- *	wait	a task that waited longer than the limit runs next, as long as such tasks together take no
- *		more than PROGRESS_OVERDUE_PCT of the epoch.
+ *	share	in each epoch the lane gets its share of each CPU where it has work, and what it then did not get, in the
+ *		next one: a turn whenever PROGRESS_PIECE_NS are due by the time that has passed, and the rest at the end;
+ *	wait	a task that waited longer than the limit runs next, as long as the lane has had no more than
+ *		PROGRESS_OVERDUE_PCT of the epoch so far.
+ *
+ * Both by pieces of a turn: who is served waits for a turn at a time. (With 10 ms at the end of each epoch, and up to 50 ms of overdue
+ * tasks at its beginning, the 99th percentile of a database's transactions of 5 ms beside 30 compilers was 26 ms.)
  *
  * Kernel threads go before all lanes; past PROGRESS_KERNEL_PCT of an epoch they queue up like everybody.
  *
@@ -30,6 +33,8 @@
 
 /* Most of an epoch that overdue tasks may take from attended ones, per cent. */
 #define PROGRESS_OVERDUE_PCT 25U
+/* So much of the share is due before a turn of it is, ns. */
+#define PROGRESS_PIECE_NS 3000000ULL
 /* Most of an epoch that kernel threads may take at once, per cent. */
 #define PROGRESS_KERNEL_PCT 75U
 
@@ -108,24 +113,27 @@ static inline u64 progress_next_share(u64 epoch_ns, u32 share_pct, u64 share_ns,
 }
 
 /*
- * What of its share the lane must get now, ns; 0: nothing yet. The attended lane goes first in an epoch: the debt
- * is called in when what is left of the epoch is just enough for it.
+ * What of its share the lane must get now, ns; 0: nothing yet. Called in when a piece is due by the time that has passed, or what is
+ * left of the epoch is just enough for all of it.
  */
 static inline u64 progress_owed(u64 now_ns, u64 epoch_start_ns, u64 epoch_ns, u64 other_ns, u64 share_ns)
 {
-	u64 left, owed;
+	u64 passed = now_ns - epoch_start_ns, due;
 
 	if (other_ns >= share_ns)
 		return 0;
-	owed = share_ns - other_ns;
-	left = epoch_start_ns + epoch_ns - now_ns;
-	return policy_before(now_ns, epoch_start_ns + epoch_ns) && left > owed ? 0 : owed;
+	if (passed >= epoch_ns || epoch_ns - passed <= share_ns - other_ns)
+		return share_ns - other_ns;
+	due = share_ns * passed / epoch_ns;
+	return due >= other_ns + PROGRESS_PIECE_NS ? due - other_ns : 0;
 }
 
-/* Whether an overdue task may run now, before attended ones. */
-static inline bool progress_overdue_fits(u64 epoch_ns, u64 other_ns)
+/* Whether an overdue task may run now, @passed_ns after the epoch's begin, before attended ones. */
+static inline bool progress_overdue_fits(u64 epoch_ns, u64 passed_ns, u64 other_ns)
 {
-	return other_ns < epoch_ns * PROGRESS_OVERDUE_PCT / 100;
+	u64 so_far = passed_ns < epoch_ns ? passed_ns : epoch_ns;
+
+	return other_ns < so_far * PROGRESS_OVERDUE_PCT / 100;
 }
 
 /* Whether kernel threads may still go before everybody. */

@@ -330,7 +330,7 @@ static __always_inline void deliver_tcp(struct sock *sk)
 	/* The rest of a message, or another one of the same writer. */
 	request = stamp && is_still_meant(stamp, now) ? try_answerable(stamp, now) : NULL;
 	if (request)
-		begin_handing(request->id, request->opened_ns, now);
+		begin_handing(request->id, request->opened_ns, request->customer, now);
 	else
 		forget_object(&key);
 }
@@ -356,12 +356,12 @@ static __always_inline void inet_deliver(struct sock *sk)
 	if (protocol == IPPROTO_TCP) {
 		/* Its reader may have had no customer for hours. */
 		if (is_tcp_channel(sk))
-			channel_event();
+			channel_event(customer_at((u64)sk));
 		if (is_armed())
 			deliver_tcp(sk);
 	} else if (protocol == IPPROTO_UDP) {
 		if (is_udp_server(sk))
-			channel_event();
+			channel_event(0);
 		if (is_armed())
 			deliver_udp(sk);
 	}

@@ -12,7 +12,7 @@
 SEC("fentry/evdev_events")
 int appease_evdev_event(void *ctx)
 {
-	channel_event();
+	channel_event(0);
 	return 0;
 }
 
@@ -39,7 +39,7 @@ int appease_evdev_read(void *ctx)
 SEC("fentry/mousedev_notify_readers")
 int appease_mouse_event(void *ctx)
 {
-	channel_event();
+	channel_event(0);
 	return 0;
 }
 
@@ -61,7 +61,7 @@ int appease_mouse_read(void *ctx)
 SEC("fentry/joydev_event")
 int appease_joystick_event(void *ctx)
 {
-	channel_event();
+	channel_event(0);
 	return 0;
 }
 
@@ -83,7 +83,7 @@ int appease_joystick_read(void *ctx)
 SEC("fentry/hidraw_report_event")
 int appease_hidraw_event(void *ctx)
 {
-	channel_event();
+	channel_event(0);
 	return 0;
 }
 

@@ -76,7 +76,7 @@ int appease_tty_deliver(void *ctx)
 	u64 now;
 
 	if (!is_pty(tty)) {
-		channel_event();
+		channel_event(0);
 		return 0;
 	}
 	if (!is_armed())
@@ -94,7 +94,7 @@ int appease_tty_deliver(void *ctx)
 			doing->via = key;
 			doing->via_ns = now;
 		}
-		begin_handing(request->id, request->opened_ns, now);
+		begin_handing(request->id, request->opened_ns, request->customer, now);
 	}
 	return 0;
 }

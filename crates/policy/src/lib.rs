@@ -14,9 +14,9 @@ mod response;
 pub use response::{Among, End};
 pub use confidence::Candidates;
 pub use sys::{
-    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_HALF_NS, FAIRNESS_MAX_NS,
+    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_AHEAD_NS,
     HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT,
-    PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -59,7 +59,7 @@ native! {
     /// Whether kernel threads may still go before everybody.
     progress_kernel_fits(epoch_ns: u64, kernel_ns: u64) -> bool;
     /// Whether an overdue task may run before attended ones.
-    progress_overdue_fits(epoch_ns: u64, other_ns: u64) -> bool;
+    progress_overdue_fits(epoch_ns: u64, passed_ns: u64, other_ns: u64) -> bool;
     /// Whether a communication belongs to an activation.
     confidence_within(access_ns: u64, activated_ns: u64, delta_ns: u64) -> bool;
     /// CPU time up to which a request counts, for who gets it by its terminal.
@@ -96,12 +96,14 @@ native! {
     share_of_newcomer(made_ns: u64, got_ns: u64, now_ns: u64) -> i64;
     /// Weight of a request by those of its customer and its channel.
     request_weight(of_customer: u32, of_channel: u32) -> u32;
-    /// What is left of CPU time that a customer used, after some time.
-    fairness_left(used_ns: u64, passed_ns: u64) -> u64;
-    /// CPU time by a customer's weight.
-    fairness_use(used_ns: u64, weight: u64) -> u64;
-    /// How much later a customer's requests are ranked than others'.
-    fairness_penalty(used_ns: u64, weight: u64, all_used_ns: u64, all_weight: u64) -> u64;
+    /// Tag of a customer's next turn.
+    fairness_tag(free_ns: u64, now_ns: u64) -> u64;
+    /// When the turn after one with this tag may begin.
+    fairness_free(tag_ns: u64, turn_ns: u64, weight: u64, all_weight: u64, cpus: u32) -> u64;
+    /// Mean of a customer's turns after another one.
+    fairness_turn(turn_ns: u64, ran_ns: u64) -> u64;
+    /// How much later something with this tag ranks.
+    fairness_lag(tag_ns: u64, now_ns: u64) -> u64;
     /// Bucket of a time.
     histogram_bucket(ns: u64) -> u32;
     /// Shortest time of a bucket.

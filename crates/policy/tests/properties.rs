@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use appease_policy::{
-    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, budget_extended, budget_limited,
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, budget_extended, budget_limited,
     loan_debt, loan_granted, progress_catch_up, progress_charge, progress_clock, progress_inherit,
     progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_owed, progress_share, progress_start,
     unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
@@ -12,6 +12,9 @@ use proptest::prelude::*;
 /// A year of uptime, ns: far beyond what a request lives, far below where sums wrap.
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+/// As the header's arithmetic has it.
+#[allow(clippy::cast_lossless)]
+const PROGRESS_PIECE: u64 = PROGRESS_PIECE_NS as u64;
 
 prop_compose! {
     /// A request: opening time and service, both before `now`.
@@ -120,10 +123,15 @@ proptest! {
         let now = start + part(epoch, into);
         let owed = progress_owed(now, start, epoch, other, due);
         let left = start + epoch - now;
+        let so_far = due * (now - start) / epoch;
         if owed == 0 {
             prop_assert!(other >= due || left > due - other, "left {left} of the epoch for {}", due - other);
+            prop_assert!(so_far < other + PROGRESS_PIECE, "{so_far} were due, and it had {other}");
+        } else if owed == due - other {
+            prop_assert!(left <= owed || so_far == due);
         } else {
-            prop_assert_eq!(owed, due - other);
+            // By pieces, never before they are due.
+            prop_assert!(owed >= PROGRESS_PIECE && other + owed == so_far);
         }
     }
 
@@ -157,8 +165,9 @@ proptest! {
     }
 
     #[test]
-    fn overdue_tasks_have_a_ceiling(epoch in 1_000_000..SECOND_NS, other in 0..2 * SECOND_NS) {
-        prop_assert_eq!(progress_overdue_fits(epoch, other), other < epoch * u64::from(PROGRESS_OVERDUE_PCT) / 100);
+    fn overdue_tasks_have_a_ceiling(epoch in 1_000_000..SECOND_NS, passed in 0..2 * SECOND_NS, other in 0..2 * SECOND_NS) {
+        let so_far = passed.min(epoch) * u64::from(PROGRESS_OVERDUE_PCT) / 100;
+        prop_assert_eq!(progress_overdue_fits(epoch, passed, other), other < so_far);
     }
 
     /// Each answer gives as much as the first, and none takes any away; all together no more than the budget.

@@ -364,7 +364,7 @@ impl Appease {
         if progress_owed(now_ns, epoch_start_ns, EPOCH_NS, other_ns, share_ns) > 0 {
             return self.take_other();
         }
-        if progress_overdue_fits(EPOCH_NS, other_ns) { self.overdue.pop_front() } else { None }
+        if progress_overdue_fits(EPOCH_NS, now_ns - epoch_start_ns, other_ns) { self.overdue.pop_front() } else { None }
     }
 
     /// The next task, as `appease_dispatch()` finds it; `prev` is the one whose slice is over.
