@@ -82,6 +82,7 @@ struct task_ctx {
 	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
 	u64 tag_ns;	/* of its turn (policy/fairness.h); 0: none */
 	u64 tagged_at;	/* ran_ns at the begin of that turn */
+	u64 tagged_request;	/* that it served then; 0: none */
 	u32 tagged_for;	/* customer whose turn it is; 0: nobody's */
 	u32 pad;
 	u32 lane;	/* in which it was queued last */
@@ -342,6 +343,7 @@ static __always_inline void tag_turn(struct task_ctx *tctx, const struct standin
 	if (tctx->tagged_for)
 		note_turn(tctx->tagged_for, tctx->ran_ns - tctx->tagged_at);
 	tctx->tagged_for = customer;
+	tctx->tagged_request = standing->request ? standing->request->id : 0;
 	tctx->tagged_at = tctx->ran_ns;
 	tctx->tag_ns = customer ? take_tag(customer, nr_cpus, mono) : 0;
 }
@@ -619,8 +621,9 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 {
 	tctx->lane = APPEASE_LANE_ATTENDED;
 	count_sched(CNT_ATTENDED);
-	/* Who was displaced has not had its turn yet. */
-	if (enq_flags & SCX_ENQ_WAKEUP || !p->scx.slice)
+	/* Who was displaced has not had all of its turn yet. A busy server's process need not sleep between two requests. */
+	if (enq_flags & SCX_ENQ_WAKEUP || tctx->ran_ns - tctx->tagged_at >= slice_ns ||
+	    (standing->request && standing->request->id != tctx->tagged_request))
 		tag_turn(tctx, standing, mono);
 	enqueue_by_key(p, tctx, key_with_lag(standing->key, lag_of(tctx, mono), mono),
 		       standing->on_loan ? loan_ns : slice_ns, mono, enq_flags & SCX_ENQ_WAKEUP, enq_flags);

@@ -22,7 +22,7 @@
 /* So far ahead a tag lies at most. */
 #define FAIRNESS_AHEAD_NS 1000000000ULL
 /* A customer without a request for so long is none of the others. */
-#define FAIRNESS_ACTIVE_NS 1000000000ULL
+#define FAIRNESS_ACTIVE_NS 10000000000ULL
 
 /* Tag of a customer's next turn, the one after which may begin at @free_ns. */
 static inline u64 fairness_tag(u64 free_ns, u64 now_ns)

@@ -290,7 +290,8 @@ impl Glance {
             | raw::APPEASE_PORTS_UNIX_NAME
             | raw::APPEASE_PORTS_ANY_UDP
             | raw::APPEASE_PORTS_UDP_CONNECT;
-        let is_udp = |(&(protocol, ..), &targets): (&(Protocol, Side, u16), &usize)| protocol == Protocol::Udp && targets > 0;
+        let is_udp =
+            |(&(protocol, ..), &targets): (&(Protocol, Side, u16), &usize)| protocol == Protocol::Udp && targets > 0;
         self.ports.flags & flags != 0 || self.sockets.iter().any(is_udp)
     }
 

@@ -81,7 +81,11 @@ fn without(standing: Standing, chain: Option<&Chain>, pid: u32) -> String {
             cost(chain)
         ),
         (Standing::Answered, Some(chain)) => {
-            format!("nobody waits for it any more: its request was answered; it was {}; {}", origin(chain, pid), cost(chain))
+            format!(
+                "nobody waits for it any more: its request was answered; it was {}; {}",
+                origin(chain, pid),
+                cost(chain)
+            )
         }
         (Standing::Spent, Some(chain)) => {
             format!("batch work: its request has used up its budget; it was {}; {}", origin(chain, pid), cost(chain))

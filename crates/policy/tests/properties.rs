@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use appease_policy::{
-    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, budget_extended, budget_limited,
-    loan_debt, loan_granted, progress_catch_up, progress_charge, progress_clock, progress_inherit,
-    progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_owed, progress_share, progress_start,
-    unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS,
+    budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up, progress_charge, progress_clock,
+    progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_owed, progress_share,
+    progress_start, unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 

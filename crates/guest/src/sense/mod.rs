@@ -33,8 +33,18 @@ use crate::{
 };
 
 /// Modules that bring channels, and a network to reach them by.
-const MODULES: &[&str] =
-    &["evdev", "uinput", "mousedev", "joydev", "uhid", "hid-generic", "snd-hda-intel", "snd-hda-codec-generic", "veth", "drm"];
+const MODULES: &[&str] = &[
+    "evdev",
+    "uinput",
+    "mousedev",
+    "joydev",
+    "uhid",
+    "hid-generic",
+    "snd-hda-intel",
+    "snd-hda-codec-generic",
+    "veth",
+    "drm",
+];
 /// As the daemon calls those with hooks.
 const HOOKED: &[&str] = &["evdev", "mousedev", "joydev", "hid", "snd_pcm"];
 /// How long the daemon may take to find out about a new module, busy seconds.

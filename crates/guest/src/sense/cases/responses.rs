@@ -214,7 +214,10 @@ fn console(stage: &mut Stage) -> Result<()> {
 
 /// Two threads of one process serve two customers: what each writes for its own is stamped so.
 fn threads(stage: &mut Stage) -> Result<()> {
-    let _rules = [PORT, OTHER_PORT].map(|port| Rule::add(&format!("read accept :{port}"))).into_iter().collect::<Result<Vec<_>>>()?;
+    let _rules = [PORT, OTHER_PORT]
+        .map(|port| Rule::add(&format!("read accept :{port}")))
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
     let elsewhere = stage.elsewhere()?;
     let (one, first) = elsewhere.calls(NEAR, PORT)?;
     let (two, second) = elsewhere.calls(NEAR, OTHER_PORT)?;
@@ -278,7 +281,10 @@ int main(int argc, char **argv)
 fn many(stage: &mut Stage) -> Result<()> {
     let denied = || answer::counter(DENIED);
     let before = denied()?;
-    let _rules = [PORT, OTHER_PORT].map(|port| Rule::add(&format!("read accept udp::{port}"))).into_iter().collect::<Result<Vec<_>>>()?;
+    let _rules = [PORT, OTHER_PORT]
+        .map(|port| Rule::add(&format!("read accept udp::{port}")))
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?;
     let elsewhere = stage.elsewhere()?;
     let ((one, _), (two, _)) = (elsewhere.sends(NEAR, PORT)?, elsewhere.sends(NEAR, OTHER_PORT)?);
     let mut customer = stage.actor("customer", Some(&two.writer), Some(&one.writer))?;
