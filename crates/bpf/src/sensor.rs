@@ -83,8 +83,8 @@ pub struct Sensor {
     pub(crate) main: SenseSkel<'static>,
     /// Later loads of the same object: for the hooks of modules, for those that rest, and for each one where not all load.
     late: Vec<SenseSkel<'static>>,
-    /// Hooks that those have programs for, by index into [`HOOKS`], and which of them.
-    loaded: HashMap<usize, usize>,
+    /// Hooks that are attached only at times and have programs, by index into [`HOOKS`]: in which of those; `None`: in `main`.
+    loaded: HashMap<usize, Option<usize>>,
     options: SenseOptions,
     /// Hooks that are attached, by index into [`HOOKS`].
     attached: Vec<(usize, Link)>,
@@ -123,8 +123,20 @@ impl Sensor {
         let is_there = |i: &usize| has(HOOKS[*i].function) || renamed.contains(i);
         let in_kernel: Vec<usize> = (0..HOOKS.len()).filter(is_there).collect();
         let wanted: Vec<usize> = in_kernel.iter().copied().filter(|&i| HOOKS[i].is_for_good(options)).collect();
+        // To load one when it is wanted takes the better part of a second.
+        let sees_answers = |&i: &usize| match HOOKS[i].wanted {
+            Wanted::Responses => !elsewhere.contains(&i),
+            Wanted::TcpWrites => !elsewhere.is_empty(),
+            _ => false,
+        };
+        let at_times: Vec<usize> = if options.policy.has_requests() {
+            in_kernel.iter().copied().filter(sees_answers).collect()
+        } else {
+            Vec::new()
+        };
+        let all: Vec<usize> = wanted.iter().chain(&at_times).copied().collect();
         // Where not all can be loaded together, nearly all of them can be by themselves.
-        let (main, together) = match load_object(options, &wanted, &renamed, None) {
+        let (main, together) = match load_object(options, &all, &renamed, None) {
             Ok(main) => (main, true),
             Err(error) => {
                 debug!(%error, "loading each hook by itself");
@@ -152,6 +164,7 @@ impl Sensor {
             weights: BTreeMap::new(),
         };
         if together {
+            sensor.loaded.extend(at_times.into_iter().map(|index| (index, None)));
             for index in wanted {
                 let link = attach_hook(&mut sensor.main, index);
                 sensor.keep(index, link);
@@ -222,7 +235,7 @@ impl Sensor {
         });
         match (attached, new.as_slice()) {
             (Ok((object, links)), _) => {
-                self.loaded.extend(new.iter().map(|&i| (i, self.late.len())));
+                self.loaded.extend(new.iter().map(|&i| (i, Some(self.late.len()))));
                 self.late.push(object);
                 names.extend(new.iter().map(|&i| HOOKS[i].function));
                 self.attached.extend(new.into_iter().zip(links));
@@ -234,7 +247,11 @@ impl Sensor {
     }
 
     fn attach_again(&mut self, hook: usize) -> Option<&'static str> {
-        let link = attach_hook(self.late.get_mut(*self.loaded.get(&hook)?)?, hook);
+        let object = match *self.loaded.get(&hook)? {
+            Some(late) => self.late.get_mut(late)?,
+            None => &mut self.main,
+        };
+        let link = attach_hook(object, hook);
         self.keep(hook, link)
     }
 
