@@ -157,7 +157,7 @@ struct appease_customer {
 	u64 denied;		/* reads that opened none, for this one had too many open */
 	u32 weight;		/* POLICY_WEIGHT_DEFAULT: 1 */
 	u32 open;		/* requests that are open */
-	u32 is_active;		/* its weight is among those of the last second's customers */
+	u32 is_active;		/* its weight is among those of all active customers */
 	u32 weights_version;	/* of what the daemon says of weights: this one's is as of that */
 };
 _Static_assert(sizeof(struct appease_customer) == 112, "appease_customer");

@@ -76,7 +76,7 @@ struct armed {
 	u32 next_customer;
 	u64 inet_at_ns;	/* latest request by a socket of TCP or UDP; 0: none so far */
 	u64 unaccounted;	/* requests that are not accounted for yet */
-	u64 active_weight;	/* of the customers of the last second together */
+	u64 active_weight;	/* of all active customers together (policy/fairness.h) */
 };
 
 struct {
@@ -204,6 +204,12 @@ static __always_inline struct appease_request *try_lifted_for(const struct appea
 		return NULL;
 	request = try_request(process->lift.slot, process->lift.request_id);
 	return request && !is_spent(request) ? request : NULL;
+}
+
+/* The process of @p, or NULL: nothing is known of it. */
+static __always_inline struct appease_process *try_process(struct task_struct *p)
+{
+	return bpf_task_storage_get(&processes, p->group_leader, 0, 0);
 }
 
 static __always_inline struct appease_thread *try_thread(struct task_struct *task)

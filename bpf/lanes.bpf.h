@@ -84,9 +84,9 @@ struct task_ctx {
 	u64 tagged_at;	/* ran_ns at the begin of that turn */
 	u64 tagged_request;	/* that it served then; 0: none */
 	u32 tagged_for;	/* customer whose turn it is; 0: nobody's */
-	u32 pad;
-	u32 lane;	/* in which it was queued last */
 	u32 customer;	/* whose event woke it up last; 0: not known */
+	u32 lane;	/* in which it was queued last */
+	u32 pad;
 };
 
 struct {
@@ -104,7 +104,6 @@ struct cpu_ctx {
 	u64 kernel_ns;	/* what kernel threads got */
 	u64 turn;	/* the other lane is at its guaranteed turn: nobody displaces it */
 	/* Policy cas: the unhappiest of those who wait, in this look at the queue. */
-	u64 look;
 	s64 best;	/* U of its request; ns */
 	s64 best_share;	/* its own */
 	s32 best_pid;	/* 0: nobody waits */
@@ -167,11 +166,6 @@ static __always_inline void count_sched(u32 which)
 static __always_inline struct task_ctx *try_task_ctx(struct task_struct *p)
 {
 	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
-}
-
-static __always_inline struct appease_process *try_process(struct task_struct *p)
-{
-	return bpf_task_storage_get(&processes, p->group_leader, 0, 0);
 }
 
 static __always_inline struct cpu_ctx *this_cpu_ctx(void)
@@ -360,7 +354,6 @@ static __always_inline void consider_loan(struct task_struct *p, struct task_ctx
 
 	if (tctx)
 		tctx->customer = 0;
-
 	if (policy == APPEASE_POLICY_RSIO || !handing)
 		return;
 	process = try_process(p);

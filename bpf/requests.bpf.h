@@ -121,12 +121,6 @@ static __always_inline void channel_event(u32 customer)
 
 /* Shares, for policy cas (policy/share.h) */
 
-/* The process of @tgid, which need not have one any more. */
-static __always_inline struct appease_process *try_process_of(struct task_struct *task)
-{
-	return bpf_task_storage_get(&processes, task->group_leader, 0, 0);
-}
-
 /* The current process, @to, got a message of @request from the process @tgid: it was asked, or answered. */
 static __noinline int move_share(struct appease_request *request, u32 tgid, struct appease_process *to, bool is_answer)
 {
@@ -140,7 +134,7 @@ static __noinline int move_share(struct appease_request *request, u32 tgid, stru
 	if (!task)
 		return 0;
 	now = bpf_ktime_get_ns();
-	from = try_process_of(task);
+	from = try_process(task);
 	if (from && is_answer)
 		hand_back_share(request, from, to, now);
 	else if (from)

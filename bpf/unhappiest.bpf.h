@@ -72,7 +72,7 @@ static __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx, struct task
 	if (!may_hold(&maybe_attended) || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
 		return 0;
 	mono = bpf_ktime_get_ns();
-	look = cctx->look = __sync_add_and_fetch(&looks, 1);
+	look = __sync_add_and_fetch(&looks, 1);
 	if (standing->attended)
 		add_share(standing, look, mono);
 	looked = 0;
@@ -134,7 +134,7 @@ static __always_inline void return_share(struct task_struct *p)
 	if (!from || !from->share_of)
 		return;
 	request = try_request(from->attention.slot, from->share_of);
-	to = bpf_task_storage_get(&processes, p->real_parent->group_leader, 0, 0);
+	to = try_process(p->real_parent);
 	if (request && to)
 		hand_back_share(request, from, to, mono);
 }

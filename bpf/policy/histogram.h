@@ -4,7 +4,7 @@
  *
  * Problem: response times go from microseconds to a minute, and their tail matters.
  *
- * Rule: each power of two is cut into HISTOGRAM_STEPS equal buckets, from HISTOGRAM_UNIT_NS on; below, buckets are that wide. So
+ * Rule: each power of two is cut into HISTOGRAM_STEPS equal buckets, from HISTOGRAM_STEPS units on; below, buckets are a unit wide. So
  * a bucket is at most a sixteenth of what is in it, and what is told of it, its middle, is off by 3 % at most.
  *
  * Limits: the last bucket holds all that is longer than about 68 s.
