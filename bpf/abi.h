@@ -146,8 +146,6 @@ _Static_assert(sizeof(struct appease_weight_key) == 24, "appease_weight_key");
 /* Somebody outside who has sent requests. */
 struct appease_customer {
 	struct appease_customer_key key;
-	u64 free_ns;		/* when its next turn may begin (policy/fairness.h) */
-	u64 turn_ns;		/* mean length of its turns */
 	u64 latest_ns;		/* its latest request; 0: the slot is free */
 	u64 served_ns;		/* CPU time spent on its requests in all */
 	u64 opened;		/* requests in all */
@@ -160,7 +158,7 @@ struct appease_customer {
 	u32 is_active;		/* its weight is among those of all active customers */
 	u32 weights_version;	/* of what the daemon says of weights: this one's is as of that */
 };
-_Static_assert(sizeof(struct appease_customer) == 112, "appease_customer");
+_Static_assert(sizeof(struct appease_customer) == 96, "appease_customer");
 
 struct appease_latency_key {
 	struct appease_customer_key customer;

@@ -37,31 +37,6 @@ static __always_inline void charge_request(struct appease_request *request, u64 
 		__sync_fetch_and_add(&customer->served_ns, ran);
 }
 
-/* A turn of the customer in @slot took @ran. */
-static __always_inline void note_turn(u32 slot, u64 ran)
-{
-	struct appease_customer *customer = try_customer(slot);
-
-	if (customer)
-		customer->turn_ns = fairness_turn(customer->turn_ns, ran);
-}
-
-/*
- * Tag of a turn of the customer in @slot, who has it from here on; 0: this one is alone, as at most machines at most times. Without a
- * lock: two CPUs at once may give the same one.
- */
-static __always_inline u64 take_tag(u32 slot, u32 cpus, u64 now)
-{
-	struct appease_customer *customer = try_customer(slot);
-	u64 tag;
-
-	if (policy != APPEASE_POLICY_APPEASE || !customer || armed.active_weight <= customer->weight)
-		return 0;
-	tag = fairness_tag(customer->free_ns, now);
-	customer->free_ns = fairness_free(tag, customer->turn_ns, customer->weight, armed.active_weight, cpus);
-	return tag;
-}
-
 /* U of a request, as far as one of its processes waits at a time (policy/share.h), ns. */
 static __always_inline s64 unhappiness_of(const struct appease_request *request, u64 now)
 {

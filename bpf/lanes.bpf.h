@@ -8,7 +8,7 @@
 #ifndef APPEASE_LANES_BPF_H
 #define APPEASE_LANES_BPF_H
 
-#include "customers.bpf.h"
+#include "fair.bpf.h"
 #include "policy/progress.h"
 
 #define MAX_RT_PRIO 100
@@ -16,7 +16,7 @@
 #define SCHED_IDLE_POLICY 5
 #define SCHED_EXT_POLICY 7
 
-#define DSQ_ATTENDED 1
+/* Beside those of fair.bpf.h. */
 #define DSQ_OTHER 2
 #define DSQ_IDLE 3
 #define DSQ_OVERDUE 4
@@ -36,6 +36,9 @@
 /* Slices end at ticks: so much later at most. */
 #define LONGEST_TICK_NS 10000000ULL
 
+/* So many requests it takes until a task is no longer taken for what it was seen to be. */
+#define HABIT_TURNS 16
+
 /* Equals do not take the CPU from each other for less. */
 #define PREEMPT_MARGIN_NS 200000ULL
 
@@ -43,7 +46,6 @@ const volatile u64 slice_ns = 3000000ULL;
 const volatile u64 epoch_ns = 200000000ULL;
 const volatile u64 longest_wait_ns = 1000000000ULL;
 const volatile u32 other_share_pct = 5;
-const volatile u32 nr_cpus = 1;
 const volatile bool is_partial;
 
 enum sched_counter {
@@ -54,6 +56,7 @@ enum sched_counter {
 	CNT_SHARE_CALLED_IN,	/* turns of the other lane that its share was due for */
 	CNT_OVERDUE,		/* tasks that waited too long */
 	CNT_REENQUEUED,		/* tasks displaced by realtime work that came back to the queues */
+	CNT_SECTIONS,		/* tasks displaced inside a program that went first to leave it */
 	NR_SCHED_COUNTERS,
 };
 
@@ -80,13 +83,14 @@ struct task_ctx {
 	u64 made_ns;	/* policy cas: when its process was made */
 	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
 	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
-	u64 tag_ns;	/* of its turn (policy/fairness.h); 0: none */
-	u64 tagged_at;	/* ran_ns at the begin of that turn */
-	u64 tagged_request;	/* that it served then; 0: none */
-	u32 tagged_for;	/* customer whose turn it is; 0: nobody's */
+	u64 woken_for;	/* request of who woke it up last; 0: none */
+	u64 turn_request;	/* which request it served when that was looked at last; 0: none */
+	u32 turn_for;	/* customer who pays for its turns; 0: nobody has to share */
 	u32 customer;	/* whose event woke it up last; 0: not known */
 	u32 lane;	/* in which it was queued last */
-	u32 pad;
+	u32 sections;	/* so often in a row it went first to leave a program, see sections.bpf.h */
+	u32 mistaken;	/* so many more requests that it reads must be of who woke it, until that is believed again */
+	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
 };
 
 struct {
@@ -101,8 +105,12 @@ struct cpu_ctx {
 	u64 epoch_start_ns;
 	u64 share_ns;	/* what the other lanes must get of this epoch */
 	u64 other_ns;	/* what they got */
+	u64 unpaid_ns;	/* of that, since somebody attended last waited for their turn */
+	u64 overdue_until_ns;	/* until when they had what overdue tasks may take */
 	u64 kernel_ns;	/* what kernel threads got */
-	u64 turn;	/* the other lane is at its guaranteed turn: nobody displaces it */
+	u64 is_timed;	/* what runs is to end by the CPU's timer */
+	u64 releases;	/* ops.cpu_release() is at work: its programs count as the displaced task's */
+	u64 turn;	/* the other lane is at its guaranteed turn: only modest customers displace it */
 	/* Policy cas: the unhappiest of those who wait, in this look at the queue. */
 	s64 best;	/* U of its request; ns */
 	s64 best_share;	/* its own */
@@ -128,6 +136,14 @@ struct {
 	__type(value, struct timer);
 } timers SEC(".maps");
 
+/* By CPU, see end_after(); user space says how many there are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} cpu_timers SEC(".maps");
+
 /* Clock of the other lanes, see progress_clock(); no less than the smallest virtual time in their queue. */
 static u64 queue_vtime;
 
@@ -135,7 +151,7 @@ static u64 queue_vtime;
  * Whether a queue may hold something: set before each insertion, cleared by whoever finds the queue empty. Saves the
  * look-up of an empty queue at each dispatch.
  */
-static bool maybe_attended, maybe_background, maybe_idle, maybe_overdue, maybe_other;
+static bool maybe_background, maybe_idle, maybe_overdue, maybe_other;
 
 /*
  * On one CPU: so many tasks of the other lanes may be in the local queue, put there because nobody else waited. Attended
@@ -186,6 +202,46 @@ static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
 static __always_inline struct cpu_ctx *cpu_ctx_of_task(struct task_struct *p)
 {
 	return cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+}
+
+static int end_run(void *map, int *cpu, struct bpf_timer *timer)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
+
+	if (!cctx || !cctx->is_timed)
+		return 0;
+	cctx->is_timed = 0;
+	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* What runs next on @cpu has @ns, whatever its slice, which ends at a tick; false if that cannot be. */
+static __always_inline bool end_after(u32 cpu, u64 ns)
+{
+	struct timer *timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (!timer || !cctx)
+		return false;
+	cctx->is_timed = 1;
+	return !bpf_timer_start(&timer->timer, ns, 0);
+}
+
+static __always_inline s32 init_cpu_timers(void)
+{
+	struct timer *timer;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		u32 cpu = i;
+
+		timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
+		if (!timer)
+			return -ENOENT;
+		bpf_timer_init(&timer->timer, &cpu_timers, CLOCK_MONOTONIC);
+		bpf_timer_set_callback(&timer->timer, end_run);
+	}
+	return 0;
 }
 
 /* Lane of @p when nobody waits for it. */
@@ -320,26 +376,47 @@ static __always_inline bool is_retained(const struct appease_process *process, u
 	return request && !is_spent(request);
 }
 
-/* How much later @p ranks by its customer's tag, ns. */
-static __always_inline u64 lag_of(const struct task_ctx *tctx, u64 mono)
+/*
+ * @p has come to @request. Was it of who woke it up? And had it read that one before others? A proxy does, when the answer comes from
+ * whom it asked: what it does next is for any of its customers.
+ */
+static __always_inline void note_habits(const struct task_struct *p, struct task_ctx *tctx, const struct appease_request *request)
 {
-	return tctx && tctx->tag_ns ? fairness_lag(tctx->tag_ns, mono) : 0;
+	if (tctx->customer && tctx->customer != request->customer)
+		tctx->mistaken = HABIT_TURNS;
+	else if (tctx->mistaken)
+		tctx->mistaken--;
+	if (request->reader_tgid == p->tgid && request->id < tctx->turn_request)
+		tctx->mixing = HABIT_TURNS;
+	else if (tctx->mixing)
+		tctx->mixing--;
 }
 
-/* @p is queued for a new turn, as @standing says. */
-static __always_inline void tag_turn(struct task_ctx *tctx, const struct standing *standing, u64 mono)
+/*
+ * Who pays for the turn of a task with @standing: the customer whose request it has read since the last look, for a busy server's process
+ * need not sleep between two requests; or who woke it up, if it @wakes_up. For a turn of who serves several at once nobody pays: it
+ * would make all of them wait for that one's turn.
+ *
+ * Of workers that wait for the next connection together, one woken by one customer's may come upon another's: those were woken before,
+ * and wait for their turns behind that one. Until such a worker has read, which is soon, nobody pays for it.
+ */
+static __always_inline void note_turn(const struct task_struct *p, struct task_ctx *tctx, const struct standing *standing,
+				      bool wakes_up)
 {
-	u32 customer = tctx->customer;
+	const struct appease_request *request = standing->request;
+	u64 id = request ? request->id : 0;
 
-	if (!customer && standing->request)
-		customer = standing->request->customer;
-	/* How long a turn is shows when the next one begins: it may have been displaced many times. */
-	if (tctx->tagged_for)
-		note_turn(tctx->tagged_for, tctx->ran_ns - tctx->tagged_at);
-	tctx->tagged_for = customer;
-	tctx->tagged_request = standing->request ? standing->request->id : 0;
-	tctx->tagged_at = tctx->ran_ns;
-	tctx->tag_ns = customer ? take_tag(customer, nr_cpus, mono) : 0;
+	if (request && id != tctx->turn_request && !wakes_up)
+		note_habits(p, tctx, request);
+	if (wakes_up && tctx->customer)
+		tctx->turn_for = tctx->mistaken && (!id || id != tctx->woken_for) ? 0 : if_shares(tctx->customer);
+	else if (request && (wakes_up || id != tctx->turn_request))
+		tctx->turn_for = if_shares(request->customer);
+	else if (wakes_up)
+		tctx->turn_for = 0;
+	if (tctx->mixing)
+		tctx->turn_for = 0;
+	tctx->turn_request = id;
 }
 
 /*
@@ -353,13 +430,15 @@ static __always_inline void consider_loan(struct task_struct *p, struct task_ctx
 	u64 opened_ns = mono;
 
 	if (tctx)
-		tctx->customer = 0;
+		tctx->customer = tctx->woken_for = 0;
 	if (policy == APPEASE_POLICY_RSIO || !handing)
 		return;
 	process = try_process(p);
 	if (handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
-		if (tctx)
+		if (tctx) {
 			tctx->customer = handing->customer;
+			tctx->woken_for = handing->request_id;
+		}
 		if (handing->request_id) {
 			opened_ns = handing->opened_ns;
 			if (!process)
@@ -389,6 +468,10 @@ static __always_inline bool charge_attended(struct task_struct *p, struct task_c
 	struct standing standing;
 
 	judge(p, mono, &standing);
+	if (standing.attended) {
+		note_turn(p, tctx, &standing, false);
+		charge_fairly(tctx->turn_for, ran);
+	}
 	if (standing.is_new)
 		tctx->start_ns -= ran < tctx->start_ns ? ran : tctx->start_ns;
 	if (standing.request) {
@@ -402,6 +485,38 @@ static __always_inline bool charge_attended(struct task_struct *p, struct task_c
 			standing.process->loan_until_ns = 0;
 	}
 	return standing.attended;
+}
+
+/* Whether the request that @p served last is over. */
+static __always_inline bool is_done(struct task_struct *p, const struct appease_process *process)
+{
+	const struct appease_thread *thread = try_thread(p);
+	const struct appease_attention *attention = thread && thread->attention.request_id ? &thread->attention :
+											     &process->attention;
+
+	return attention->request_id && !try_request(attention->slot, attention->request_id);
+}
+
+/*
+ * @p was attended until now, or waited so for its turn. Where its request was answered meanwhile, by itself or by whom it answered, or
+ * its loan had its time, it is lent a turn, once: to put away what it needed and to come back for the next request, which may be
+ * waiting. That is for whoever is next, so no customer pays.
+ */
+static __always_inline bool borrows_turn(struct task_struct *p, struct task_ctx *tctx, u64 waited)
+{
+	struct appease_process *process;
+	u64 mono;
+
+	if (policy == APPEASE_POLICY_RSIO)
+		return false;
+	process = try_process(p);
+	if (!process || (waited < slice_ns && (tctx->turn_request == 0 || !is_done(p, process))))
+		return false;
+	mono = bpf_ktime_get_ns();
+	lend(process, mono, mono);
+	tctx->turn_request = 0;
+	tctx->turn_for = 0;
+	return has_loan(process, mono);
 }
 
 /*
@@ -426,17 +541,28 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	}
 	tctx->turn_ns += ran;
 	if (lane != APPEASE_LANE_KERNEL && is_alive) {
+		u64 waited = tctx->queued_ns ? scx_bpf_now() - tctx->queued_ns - ran : 0;
+		bool was_attended = lane == APPEASE_LANE_ATTENDED;
+
 		/* It may have read in the middle of its turn, or its attention may have ended. */
-		lane = tctx->lane = is_armed() && charge_attended(p, tctx, ran) ? APPEASE_LANE_ATTENDED : plain_lane(p);
+		lane = is_armed() && (charge_attended(p, tctx, ran) || (was_attended && borrows_turn(p, tctx, waited))) ?
+			       APPEASE_LANE_ATTENDED :
+			       plain_lane(p);
+		tctx->lane = lane;
+		tctx->queued_ns = 0;
 	}
 	cctx = cpu_ctx_of_task(p);
 	if (!cctx || lane >= APPEASE_NR_LANES)
 		return;
+	/* A turn of the other lanes is one also if somebody is attended by its end. */
+	if (lane >= APPEASE_LANE_OTHER || cctx->turn) {
+		cctx->other_ns += ran;
+		cctx->unpaid_ns += ran;
+	}
 	if (lane >= APPEASE_LANE_OTHER) {
 		if (lane == APPEASE_LANE_OTHER)
 			queue_vtime = progress_clock(queue_vtime, tctx->vtime, ran);
 		tctx->vtime += progress_charge(ran, p->scx.weight);
-		cctx->other_ns += ran;
 	} else if (lane == APPEASE_LANE_KERNEL) {
 		cctx->kernel_ns += ran;
 	}
@@ -508,6 +634,14 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 	kick_idle(p);
 }
 
+/* Whether an attended task in @queue with @key takes the CPU from another one. */
+static __always_inline bool displaces(u32 queue, u64 key, u32 running_queue, u64 running_key)
+{
+	if (queue == running_queue)
+		return unhappiness_preempts(key, running_key, PREEMPT_MARGIN_NS);
+	return fairness_preempts(fair_vtimes[queue % FAIR_QUEUES], fair_vtimes[running_queue % FAIR_QUEUES]);
+}
+
 /* How much what runs on a CPU is worth to a waking attended task. */
 enum worth {
 	WORTH_KEEPING,
@@ -515,7 +649,7 @@ enum worth {
 	WORTH_NOTHING,	/* nobody waits for it */
 };
 
-static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
+static __always_inline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 {
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 	struct standing standing;
@@ -543,21 +677,20 @@ static __always_inline enum worth worth_of(s32 cpu, u64 key, u64 mono)
 		return WORTH_KEEPING;
 	judge(curr, mono, &standing);
 	if (standing.attended)
-		return unhappiness_preempts(key, standing.key + lag_of(tctx, mono), PREEMPT_MARGIN_NS) ? WORTH_LESS :
-													   WORTH_KEEPING;
+		return displaces(queue, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key) ? WORTH_LESS : WORTH_KEEPING;
 	cctx = cpu_ctx_of(cpu);
-	return cctx && cctx->turn ? WORTH_KEEPING : WORTH_NOTHING;
+	return cctx && cctx->turn && !is_modest(queue) ? WORTH_KEEPING : WORTH_NOTHING;
 }
 
 /* The CPU that does the least important work among those that @p may run on, the nearest first; -1: all do better. */
-static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
+static __always_inline s32 find_victim(struct task_struct *p, u32 queue, u64 key, u64 mono)
 {
 	s32 cpu = scx_bpf_task_cpu(p), best = -1;
 	const struct cpumask *online;
 	enum worth worth;
 	u32 i;
 
-	worth = worth_of(cpu, key, mono);
+	worth = worth_of(cpu, queue, key, mono);
 	if (worth == WORTH_NOTHING || nr_cpus == 1)
 		return worth == WORTH_KEEPING ? -1 : cpu;
 	if (worth == WORTH_LESS)
@@ -566,7 +699,7 @@ static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 mono)
 	bpf_for(i, 0, nr_cpus) {
 		if (i == cpu || !bpf_cpumask_test_cpu(i, p->cpus_ptr) || !bpf_cpumask_test_cpu(i, online))
 			continue;
-		worth = worth_of(i, key, mono);
+		worth = worth_of(i, queue, key, mono);
 		if (worth == WORTH_LESS && best < 0)
 			best = i;
 		if (worth == WORTH_NOTHING) {
@@ -584,19 +717,16 @@ static __always_inline u64 key_in_queue(u64 key, u64 mono)
 	return policy_before(mono + LATEST_NS, key) ? mono + LATEST_NS : key;
 }
 
-/* The same of a turn whose customer has it wait for others: by its tag, which has a limit of its own. */
-static __always_inline u64 key_with_lag(u64 key, u64 lag, u64 mono)
-{
-	return key_in_queue(key, mono) + lag;
-}
-
 /* Queues @p by @key; if it @may_displace, on the CPU of a task that is worth less. */
 static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 slice, u64 mono,
 					   bool may_displace, u64 enq_flags)
 {
+	u32 queue = fair_queue_of(tctx->turn_for);
+
 	tctx->queued_ns = scx_bpf_now();
+	fair_queue_fills(queue);
 	if (may_displace) {
-		s32 cpu = find_victim(p, key, mono);
+		s32 cpu = find_victim(p, queue, key, mono);
 
 		if (cpu >= 0) {
 			count_sched(CNT_PREEMPTED);
@@ -604,8 +734,7 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 			return;
 		}
 	}
-	maybe_attended = true;
-	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED, slice, key, enq_flags);
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED + queue, slice, key, enq_flags);
 	kick_idle(p);
 }
 
@@ -614,12 +743,9 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 {
 	tctx->lane = APPEASE_LANE_ATTENDED;
 	count_sched(CNT_ATTENDED);
-	/* Who was displaced has not had all of its turn yet. A busy server's process need not sleep between two requests. */
-	if (enq_flags & SCX_ENQ_WAKEUP || tctx->ran_ns - tctx->tagged_at >= slice_ns ||
-	    (standing->request && standing->request->id != tctx->tagged_request))
-		tag_turn(tctx, standing, mono);
-	enqueue_by_key(p, tctx, key_with_lag(standing->key, lag_of(tctx, mono), mono),
-		       standing->on_loan ? loan_ns : slice_ns, mono, enq_flags & SCX_ENQ_WAKEUP, enq_flags);
+	note_turn(p, tctx, standing, enq_flags & SCX_ENQ_WAKEUP);
+	enqueue_by_key(p, tctx, key_in_queue(standing->key, mono), standing->on_loan ? loan_ns : slice_ns, mono,
+		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
 }
 
 /*

@@ -3,7 +3,7 @@
  * The scheduler: kernel threads, then what somebody waits for, then the rest, which keeps a guaranteed share.
  *
  *	kernel		straight to the CPU's local queue
- *	attended	one queue, by unhappiness (policy/unhappiness.h)
+ *	attended	by customers who share (policy/fairness.h), and of each by unhappiness (policy/unhappiness.h)
  *	other, idle	one queue each, by weighted virtual time (policy/progress.h)
  *	overdue		those of the other lanes that waited too long, first come first served
  *	background	kernel threads that have time: when an attended task has gone to sleep
@@ -16,6 +16,7 @@
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
 #include "lanes.bpf.h"
+#include "sections.bpf.h"
 #include "unhappiest.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -55,7 +56,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
 	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY || p->policy == SCHED_BATCH_POLICY ||
-	    maybe_attended | maybe_other | maybe_overdue | maybe_idle | maybe_background || is_armed())
+	    fair_waiting || maybe_other | maybe_overdue | maybe_idle | maybe_background || is_armed())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		struct task_struct *curr = bpf_get_current_task_btf();
@@ -97,6 +98,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	charge(p, tctx, true);
+	if (left_section_first(p, tctx, enq_flags))
+		return;
 	if (enq_flags & SCX_ENQ_REENQ)
 		count_sched(CNT_REENQUEUED);
 	if (enq_flags & SCX_ENQ_WAKEUP)
@@ -189,22 +192,13 @@ static __always_inline bool take_other(bool runs_other)
 }
 
 /* What the other lanes must get before attended work: their share of the epoch, and whoever waited too long. */
-static __always_inline bool take_due(const struct cpu_ctx *cctx, u64 now, bool runs_other)
+static __always_inline bool take_due(struct cpu_ctx *cctx, u64 now, bool runs_other)
 {
+	cctx->overdue_until_ns = progress_overdue_until(cctx->overdue_until_ns, now, cctx->unpaid_ns);
+	cctx->unpaid_ns = 0;
 	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns))
 		return take_other(runs_other);
-	return progress_overdue_fits(epoch_ns, now - cctx->epoch_start_ns, cctx->other_ns) && take(DSQ_OVERDUE, &maybe_overdue);
-}
-
-/* Key of the first task in the attended queue if it may run on @cpu, else 0. */
-static __always_inline u64 first_attended_key(s32 cpu)
-{
-	struct task_struct *first;
-
-	if (!may_hold(&maybe_attended))
-		return 0;
-	first = __COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED);
-	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr) ? first->scx.dsq_vtime : 0;
+	return progress_overdue_fits(cctx->overdue_until_ns, now) && take(DSQ_OVERDUE, &maybe_overdue);
 }
 
 /* Tasks that the present look has gone through. Not a local variable, of which the verifier would try every value. */
@@ -226,9 +220,16 @@ static __always_inline void move_lifted_from(u64 dsq, u64 mono)
 
 			judge(p, mono, &standing);
 			if (standing.attended) {
+				struct task_ctx *tctx = try_task_ctx(p);
+				u32 queue;
+
+				if (!tctx)
+					continue;
+				note_turn(p, tctx, &standing, false);
+				queue = fair_queue_of(tctx->turn_for);
+				fair_queue_fills(queue);
 				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing.key, mono));
-				if (scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, DSQ_ATTENDED, 0))
-					maybe_attended = true;
+				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, DSQ_ATTENDED + queue, 0);
 			}
 		}
 		if (++seen >= SCAN_MAX)
@@ -277,12 +278,11 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), key;
-	u32 from = APPEASE_LANE_OTHER;
+	u32 from = APPEASE_LANE_OTHER, first = 0;
 	bool runs_other;
 
 	if (!cctx)
 		return;
-	cctx->turn = 0;
 	if (nr_cpus == 1) {
 		plain_waiting = 0;
 		gives_way = false;
@@ -291,6 +291,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		tctx = try_task_ctx(prev);
 	if (tctx)
 		charge(prev, tctx, true);
+	cctx->turn = 0;
+	cctx->is_timed = 0;
 	if (tctx && prev->flags & PF_EXITING && !prev_runnable)
 		bequeath(prev, tctx);
 	if (!prev_runnable) {
@@ -302,21 +304,23 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		u64 mono = bpf_ktime_get_ns();
 
 		judge(prev, mono, &standing);
-		standing.key += lag_of(tctx, mono);
 	}
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, now, runs_other);
 	move_lifted();
 
-	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) : first_attended_key(cpu);
+	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
+					     first_attended_key(cpu, &first);
 	if (key || standing.attended) {
-		if (take_due(cctx, now, runs_other)) {
+		if (!is_modest(first) && take_due(cctx, now, runs_other)) {
 			cctx->turn = 1;
+			end_after(cpu, PROGRESS_PIECE_NS);
 			count_sched(CNT_SHARE_CALLED_IN);
 			return;
 		}
 		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
-		if (standing.attended && (!key || !unhappiness_preempts(key, standing.key, PREEMPT_MARGIN_NS))) {
+		if (standing.attended &&
+		    (!key || !displaces(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key))) {
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
@@ -324,7 +328,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 	}
 	/* Also when its first may not run here: others behind it may. */
-	if (take(DSQ_ATTENDED, &maybe_attended))
+	if (take_attended())
 		return;
 	/* The next event is farthest away when an attended task has just gone to sleep. */
 	if ((from == APPEASE_LANE_ATTENDED || !is_armed()) && take(DSQ_BACKGROUND, &maybe_background))
@@ -359,7 +363,13 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
  */
 void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *args)
 {
+	struct cpu_ctx *cctx = this_cpu_ctx();
+
+	if (cctx)
+		cctx->releases = 1;
 	scx_bpf_reenqueue_local();
+	if (cctx)
+		cctx->releases = 0;
 }
 
 /* Whether a queue begins with a task that may run on @cpu. */
@@ -376,7 +386,9 @@ static __always_inline bool waits_for(s32 cpu, u64 dsq)
  */
 void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 {
-	if (idle && nr_cpus > 1 && (waits_for(cpu, DSQ_ATTENDED) || waits_for(cpu, DSQ_OTHER) ||
+	u32 queue = 0;
+
+	if (idle && nr_cpus > 1 && (first_attended_key(cpu, &queue) || waits_for(cpu, DSQ_OTHER) ||
 				    waits_for(cpu, DSQ_OVERDUE) || waits_for(cpu, DSQ_IDLE) ||
 				    waits_for(cpu, DSQ_BACKGROUND)))
 		scx_bpf_kick_cpu(cpu, 0);
@@ -422,7 +434,10 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
 
-	release_stranded(DSQ_ATTENDED, cpu, online);
+	u32 i;
+
+	bpf_for(i, 0, FAIR_QUEUES)
+		release_stranded(DSQ_ATTENDED + i, cpu, online);
 	release_stranded(DSQ_OTHER, cpu, online);
 	release_stranded(DSQ_IDLE, cpu, online);
 	release_stranded(DSQ_OVERDUE, cpu, online);
@@ -496,7 +511,7 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 }
 
 /* Moves the tasks of a queue that waited too long to the overdue ones. */
-static __always_inline void scan(u64 dsq, u64 now)
+static __noinline void scan(u64 dsq, u64 now)
 {
 	struct task_struct *p;
 
@@ -538,8 +553,9 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 	u64 now = scx_bpf_now();
 
 	/* An attended task waits that long only when it was outranked, or its attention ended while it waited. */
-	if (may_hold(&maybe_attended))
+	if (policy != APPEASE_POLICY_APPEASE)
 		scan(DSQ_ATTENDED, now);
+	forget_fair_queues();
 	if (may_hold(&maybe_other))
 		scan(DSQ_OTHER, now);
 	if (may_hold(&maybe_idle))
@@ -554,12 +570,18 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 {
 	struct timer *timer;
-	u32 zero = 0;
+	u32 zero = 0, i;
 	s32 err;
 
-	if ((err = scx_bpf_create_dsq(DSQ_ATTENDED, -1)) || (err = scx_bpf_create_dsq(DSQ_OTHER, -1)) ||
+	bpf_for(i, 0, FAIR_QUEUES) {
+		if ((err = scx_bpf_create_dsq(DSQ_ATTENDED + i, -1)))
+			return err;
+	}
+	if ((err = scx_bpf_create_dsq(DSQ_OTHER, -1)) ||
 	    (err = scx_bpf_create_dsq(DSQ_IDLE, -1)) || (err = scx_bpf_create_dsq(DSQ_OVERDUE, -1)) ||
 	    (err = scx_bpf_create_dsq(DSQ_BACKGROUND, -1)))
+		return err;
+	if ((err = init_cpu_timers()))
 		return err;
 	timer = bpf_map_lookup_elem(&timers, &zero);
 	if (!timer)

@@ -69,7 +69,7 @@ static __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx, struct task
 	if (!cctx || !standing)
 		return 0;
 	cctx->best_pid = 0;
-	if (!may_hold(&maybe_attended) || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
+	if (!fair_waiting || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
 		return 0;
 	mono = bpf_ktime_get_ns();
 	look = __sync_add_and_fetch(&looks, 1);

@@ -75,6 +75,8 @@ impl Scheduler {
         let mut open = scx_ops_open!(SchedSkelBuilder::default(), storage, appease_ops, no_options)
             .map_err(|e| Error::libbpf("open the scheduler", e))?;
         open.progs.scx_lib_init_probe.set_autoload(false);
+        let nr_cpus = u32::try_from(scx_utils::NR_CPU_IDS.to_owned()).unwrap_or(1);
+        open.maps.cpu_timers.set_max_entries(nr_cpus).map_err(|e| Error::libbpf("size a map by CPUs", e))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.attention_ns = nanos(sense.attention);
             rodata.retention_ns = nanos(sense.retention);
@@ -87,7 +89,7 @@ impl Scheduler {
             rodata.longest_wait_ns = nanos(options.longest_wait);
             rodata.other_share_pct = options.other_share_pct;
             rodata.is_partial = options.partial;
-            rodata.nr_cpus = u32::try_from(scx_utils::NR_CPU_IDS.to_owned()).unwrap_or(1);
+            rodata.nr_cpus = nr_cpus;
         }
         let ops = open.struct_ops.appease_ops_mut();
         ops.exit_dump_len = options.exit_dump_len;
@@ -156,7 +158,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not answer.
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        const NAMES: [&str; 7] = [
+        const NAMES: [&str; 8] = [
             "put on an idle CPU at once",
             "queued as attended",
             "queued as other or idle",
@@ -164,6 +166,7 @@ impl Scheduler {
             "turns that the other lane's share was due for",
             "tasks that waited too long",
             "brought back after realtime work",
+            "displaced inside a program, which they left first",
         ];
         read_counters(&self.skel.maps.sched_counters, &NAMES)
     }

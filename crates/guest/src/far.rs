@@ -3,6 +3,9 @@
 //! It is a network namespace, joined to ours by a pair of virtual Ethernet devices. Its processes are the outside world:
 //! they share the CPU with the machine under test, so they run at realtime priority, and what they cost (ssh's
 //! cryptography, mostly) is the same under every scheduler. The near side's sshd and all that it starts are ordinary.
+//!
+//! The kernel keeps 50 ms of each second for ordinary tasks, before realtime ones, if those leave them waiting at the wrong moment:
+//! its deadline servers. What held up the outside world for that long would be counted as the time of an answer. So they are off.
 
 use std::{
     fs,
@@ -25,6 +28,7 @@ use crate::{
 pub const NEAR: &str = "192.0.2.1";
 pub const FAR: &str = "192.0.2.2";
 pub const NAMESPACE: &str = "far";
+const SCHED_DEBUG: &str = "/sys/kernel/debug/sched";
 /// Below the visitors' hands, above all that is measured.
 const PRIORITY: &str = "25";
 /// First user id of the accounts.
@@ -99,6 +103,7 @@ pub fn part() -> Result<()> {
 
 /// Lays the wire between the two sides; module veth must be there.
 pub fn join() -> Result<()> {
+    let_realtime_run()?;
     let steps = [
         format!("netns add {NAMESPACE}"),
         format!("link add near type veth peer name far netns {NAMESPACE}"),
@@ -108,6 +113,18 @@ pub fn join() -> Result<()> {
         format!("-n {NAMESPACE} link set far up"),
     ];
     steps.iter().try_for_each(|step| ip(step))
+}
+
+/// Turns the kernel's deadline servers off, as far as it has them: that of the fair class came with 6.12, that of sched_ext later.
+fn let_realtime_run() -> Result<()> {
+    for server in ["fair_server", "ext_server"] {
+        let Ok(cpus) = Path::new(SCHED_DEBUG).join(server).read_dir() else { continue };
+        for cpu in cpus {
+            let runtime = cpu.with_context(|| format!("list the CPUs of {server}"))?.path().join("runtime");
+            fs::write(&runtime, "0").with_context(|| format!("write {}", runtime.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs `ip` with these words.

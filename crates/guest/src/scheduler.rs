@@ -282,12 +282,23 @@ impl Scheduler {
 
 /// What our own daemon tells about itself.
 pub fn status() -> Result<serde_json::Value> {
-    let out =
-        Command::new(format!("{TOOLS}/appease")).args(["status", "--json"]).output().context("start appease status")?;
+    ask("status")
+}
+
+/// What it tells of requests and their responses.
+pub fn latency() -> Result<serde_json::Value> {
+    ask("latency")
+}
+
+fn ask(command: &str) -> Result<serde_json::Value> {
+    let out = Command::new(format!("{TOOLS}/appease"))
+        .args([command, "--json"])
+        .output()
+        .with_context(|| format!("start appease {command}"))?;
     if !out.status.success() {
-        bail!("appease status --json: {}", String::from_utf8_lossy(&out.stderr).trim());
+        bail!("appease {command} --json: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
-    serde_json::from_slice(&out.stdout).context("output of appease status --json")
+    serde_json::from_slice(&out.stdout).with_context(|| format!("output of appease {command} --json"))
 }
 
 /// Looks each so many milliseconds, and not for ever.

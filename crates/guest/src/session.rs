@@ -210,6 +210,10 @@ impl<'a> Session<'a> {
             app.must_run()?;
         }
         self.add_lanes(scheduler, lanes_before.as_ref(), metrics)?;
+        if scheduler.is_ours() {
+            // Policy rsio knows no requests.
+            figures::add_requests(metrics).unwrap_or_else(|error| eprintln!("no figures of requests: {error:#}"));
+        }
 
         if let Some(visited) = visited {
             self.add_visits(&visited, metrics, &mut findings);

@@ -14,9 +14,10 @@ mod response;
 pub use confidence::Candidates;
 pub use response::{Among, End};
 pub use sys::{
-    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_AHEAD_NS, HISTOGRAM_BUCKETS,
-    HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT,
-    PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_CREDIT_NS, FAIRNESS_DEBT_NS,
+    FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT,
+    POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS,
+    RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -58,8 +59,10 @@ native! {
     progress_next_share(epoch_ns: u64, share_pct: u32, share_ns: u64, other_ns: u64, has_work: bool) -> u64;
     /// Whether kernel threads may still go before everybody.
     progress_kernel_fits(epoch_ns: u64, kernel_ns: u64) -> bool;
+    /// Until when a lane has had what overdue tasks may take.
+    progress_overdue_until(until_ns: u64, now_ns: u64, ran_ns: u64) -> u64;
     /// Whether an overdue task may run before attended ones.
-    progress_overdue_fits(epoch_ns: u64, passed_ns: u64, other_ns: u64) -> bool;
+    progress_overdue_fits(until_ns: u64, now_ns: u64) -> bool;
     /// Whether a communication belongs to an activation.
     confidence_within(access_ns: u64, activated_ns: u64, delta_ns: u64) -> bool;
     /// CPU time up to which a request counts, for who gets it by its terminal.
@@ -96,14 +99,16 @@ native! {
     share_of_newcomer(made_ns: u64, got_ns: u64, now_ns: u64) -> i64;
     /// Weight of a request by those of its customer and its channel.
     request_weight(of_customer: u32, of_channel: u32) -> u32;
-    /// Tag of a customer's next turn.
-    fairness_tag(free_ns: u64, now_ns: u64) -> u64;
-    /// When the turn after one with this tag may begin.
-    fairness_free(tag_ns: u64, turn_ns: u64, weight: u64, all_weight: u64, cpus: u32) -> u64;
-    /// Mean of a customer's turns after another one.
-    fairness_turn(turn_ns: u64, ran_ns: u64) -> u64;
-    /// How much later something with this tag ranks.
-    fairness_lag(tag_ns: u64, now_ns: u64) -> u64;
+    /// Virtual time of a customer who wants something.
+    fairness_catch_up(vtime: u64, clock: u64) -> u64;
+    /// What CPU time adds to a customer's virtual time.
+    fairness_charge(ran_ns: u64, weight: u64) -> u64;
+    /// The clock when a customer goes next.
+    fairness_clock(clock: u64, vtime: u64) -> u64;
+    /// Whether a customer had less than its part.
+    fairness_is_modest(vtime: u64, clock: u64) -> bool;
+    /// Whether a customer takes the CPU from another one.
+    fairness_preempts(wakee_vtime: u64, running_vtime: u64) -> bool;
     /// Bucket of a time.
     histogram_bucket(ns: u64) -> u32;
     /// Shortest time of a bucket.

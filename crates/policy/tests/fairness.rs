@@ -1,88 +1,127 @@
-//! Fairness between customers: the tags of weighted fair queueing.
+//! Fairness between customers: start-time fair queueing.
 #![allow(clippy::unwrap_used, clippy::cast_lossless)]
 
-use appease_policy::{FAIRNESS_AHEAD_NS, fairness_free, fairness_lag, fairness_tag, fairness_turn};
+use appease_policy::{
+    FAIRNESS_CREDIT_NS, FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, fairness_catch_up, fairness_charge, fairness_clock,
+    fairness_preempts,
+};
 use proptest::prelude::*;
 
 const SECOND_NS: u64 = 1_000_000_000;
-const AHEAD_NS: u64 = FAIRNESS_AHEAD_NS as u64;
-const TURN_NS: u64 = 600_000;
+const CREDIT_NS: u64 = FAIRNESS_CREDIT_NS as u64;
+const DEBT_NS: u64 = FAIRNESS_DEBT_NS as u64;
+const MARGIN_NS: u64 = FAIRNESS_MARGIN_NS as u64;
 
-/// A customer that takes tags.
-struct Customer {
-    weight: u64,
-    free_ns: u64,
+/// Customers at one CPU, by weight, virtual time and CPU time that they had, ns.
+struct Cpu {
+    clock: u64,
+    customers: Vec<(u64, u64, u64)>,
 }
 
-impl Customer {
-    fn take(&mut self, all_weight: u64, cpus: u32, now_ns: u64) -> u64 {
-        let tag_ns = fairness_tag(self.free_ns, now_ns);
-        self.free_ns = fairness_free(tag_ns, TURN_NS, self.weight, all_weight, cpus);
-        tag_ns
+impl Cpu {
+    fn new(weights: &[u64]) -> Self {
+        Self { clock: SECOND_NS, customers: weights.iter().map(|&weight| (weight, 0, 0)).collect() }
+    }
+
+    fn comes(&mut self, customer: usize) {
+        let customer = &mut self.customers[customer];
+        customer.1 = fairness_catch_up(customer.1, self.clock);
+    }
+
+    /// Of those who want it, the one who had least has the CPU for `ran_ns`; which.
+    fn turn(&mut self, wanting: impl IntoIterator<Item = usize>, ran_ns: u64) -> usize {
+        let next = wanting.into_iter().min_by_key(|&customer| self.customers[customer].1).unwrap();
+        let (weight, vtime, had) = &mut self.customers[next];
+        self.clock = fairness_clock(self.clock, *vtime);
+        *vtime += fairness_charge(ran_ns, *weight);
+        *had += ran_ns;
+        next
     }
 }
 
 proptest! {
-    /// Who is alone has no reason to wait, however much it wants.
+    /// Of customers who always want more, each has CPU time by its weight, however long their turns are, and however often those are
+    /// interrupted.
     #[test]
-    fn nobody_alone_waits(weight in 1..10_000u64, now in SECOND_NS..100 * SECOND_NS, turns in 1..1000usize) {
-        let mut alone = Customer { weight, free_ns: 0 };
-        for _ in 0..turns {
-            prop_assert_eq!(alone.take(weight, 1, now), now);
+    fn the_cpu_is_shared_by_weight(weights in prop::collection::vec(1..1_000u64, 2..6), turns in prop::collection::vec(1_000..3_000_000u64, 6)) {
+        let mut cpu = Cpu::new(&weights);
+        let all: Vec<usize> = (0..weights.len()).collect();
+        let mut ran = 0;
+        // Until the lightest one has had many of the longest turns.
+        let sum: u64 = weights.iter().sum();
+        let least = *weights.iter().min().unwrap();
+        let until = 100 * 3_000_000 * sum / least;
+        for &customer in &all {
+            cpu.comes(customer);
+        }
+        while ran < until.min(20 * SECOND_NS) {
+            let next = all.iter().copied().min_by_key(|&customer| cpu.customers[customer].1).unwrap();
+            let turn = turns[next];
+            let went = cpu.turn(all.iter().copied(), turn);
+            cpu.comes(went);
+            ran += turn;
+        }
+        for &(weight, _, had) in &cpu.customers {
+            let fair = ran as f64 * weight as f64 / sum as f64;
+            // A turn of each, and what rounding takes of the shortest.
+            prop_assert!((had as f64 - fair).abs() <= 2.0 * 3_000_000.0 * weights.len() as f64 + fair * 0.01, "{had} {fair}");
         }
     }
 
-    /// No tag lies in the past, none too far ahead, and none before the one before.
+    /// Who seldom wants something goes at once, whoever else has waited, and for how long; and for all it wants up to its credit.
     #[test]
-    fn tags_go_on(weight in 0..10_000u64, others in 1..100_000u64, cpus in 0..64u32, steps in prop::collection::vec(0..1_000_000u64, 1..200)) {
-        let mut customer = Customer { weight, free_ns: 0 };
-        let (mut now, mut last) = (SECOND_NS, 0);
-        for passes in steps {
-            now += passes;
-            let tag = customer.take(weight + others, cpus, now);
-            prop_assert!(tag >= now && tag >= last && tag <= now + AHEAD_NS);
-            prop_assert_eq!(fairness_lag(tag, now), tag - now);
-            prop_assert_eq!(fairness_lag(tag, tag + 1), 0);
-            last = tag;
+    fn who_is_modest_does_not_wait(busy in 0..10 * SECOND_NS, wants in 1..CREDIT_NS / 2) {
+        let mut cpu = Cpu::new(&[100, 100]);
+        cpu.comes(0);
+        let mut ran = 0;
+        while ran < busy {
+            cpu.turn([0], 600_000);
+            cpu.comes(0);
+            ran += 600_000;
+        }
+        prop_assume!(busy > 2 * CREDIT_NS);
+        cpu.comes(1);
+        prop_assert!(fairness_preempts(cpu.customers[1].1, cpu.customers[0].1));
+        let mut had = 0;
+        while had < wants {
+            prop_assert_eq!(cpu.turn([0, 1], 600_000), 1);
+            had += 600_000;
         }
     }
 
-    /// Of two who always want more, each has turns by its weight: so many tags lie before any time to come.
+    /// Nothing is saved up but the credit: whoever comes back after any pause, nobody waits for longer than that makes.
     #[test]
-    fn turns_are_shared_by_weight(light in 1..100u64, heavy in 1..100u64) {
-        let now = SECOND_NS;
-        let until = now + AHEAD_NS / 2;
-        let turns = |weight: u64| {
-            let mut customer = Customer { weight, free_ns: 0 };
-            (0..2000).take_while(|_| customer.take(light + heavy, 1, now) < until).count() as f64
-        };
-        let (of_light, of_heavy) = (turns(light), turns(heavy));
-        let expected = heavy as f64 / light as f64;
-        // A turn more or less of each.
-        prop_assert!((of_heavy + 1.0) / (of_light - 1.0).max(0.5) >= expected && (of_heavy - 1.0) / (of_light + 1.0) <= expected);
-        prop_assert!((of_light + of_heavy) * TURN_NS as f64 <= (AHEAD_NS / 2) as f64 + 3.0 * TURN_NS as f64);
+    fn nothing_is_saved_up(pause in 0..100 * SECOND_NS) {
+        let mut cpu = Cpu::new(&[100, 100]);
+        cpu.comes(0);
+        for _ in 0..pause / 3_000_000 {
+            cpu.turn([0], 3_000_000);
+            cpu.comes(0);
+        }
+        cpu.comes(1);
+        let mut waited = 0;
+        while cpu.turn([0, 1], 3_000_000) == 1 {
+            cpu.comes(1);
+            waited += 3_000_000;
+        }
+        prop_assert!(waited <= 2 * CREDIT_NS + 2 * 3_000_000, "{waited}");
     }
 
-    /// Who seldom wants something goes before a thousand turns that wait.
+    /// A virtual time that stands far off the clock is brought near it, and no other is changed.
     #[test]
-    fn who_is_modest_does_not_wait(queued in 1..2000usize, later in 0..SECOND_NS) {
-        let mut many = Customer { weight: 100, free_ns: 0 };
-        let now = SECOND_NS;
-        let tags: Vec<u64> = (0..queued).map(|_| many.take(200, 1, now)).collect();
-        // By then the CPU has done so many of them, and those that wait lie ahead.
-        let done = (later / TURN_NS) as usize;
-        let mut one = Customer { weight: 100, free_ns: 0 };
-        let tag = one.take(200, 1, now + later);
-        prop_assert_eq!(tag, now + later);
-        prop_assert!(tags.iter().skip(done + 1).take_while(|&&tag| tag < now + AHEAD_NS).all(|&waiting| waiting >= tag));
+    fn nobody_is_far_from_the_clock(vtime in 0..100 * SECOND_NS, clock in SECOND_NS..100 * SECOND_NS) {
+        let caught_up = fairness_catch_up(vtime, clock);
+        prop_assert!(caught_up >= clock - CREDIT_NS && caught_up <= clock + DEBT_NS);
+        prop_assert!(caught_up == vtime || vtime + CREDIT_NS < clock || vtime > clock + DEBT_NS);
+        prop_assert!(fairness_clock(clock, vtime) >= clock);
+        prop_assert!(!fairness_preempts(vtime, vtime + MARGIN_NS));
+        prop_assert!(fairness_preempts(vtime, vtime + MARGIN_NS + 1));
     }
 
-    /// The mean of turns is between them, and gets to where they stay.
+    /// Four times the weight, a fourth of the virtual time; a weight of 0 does not divide by it.
     #[test]
-    fn a_mean_follows(turn in 0..SECOND_NS, ran in 0..SECOND_NS) {
-        let next = fairness_turn(turn, ran);
-        prop_assert!(next + 8 >= turn.min(ran) && next <= turn.max(ran) + 8);
-        let settled = (0..200).fold(turn, |mean, _| fairness_turn(mean, ran));
-        prop_assert!(settled.abs_diff(ran) <= 16);
+    fn weight_divides(ran in 0..SECOND_NS, weight in 0..10_000u64) {
+        let charged = fairness_charge(ran, weight);
+        prop_assert!(charged.abs_diff(fairness_charge(ran, 4 * weight.max(1)) * 4) <= 4);
     }
 }

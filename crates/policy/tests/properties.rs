@@ -2,10 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use appease_policy::{
-    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS,
-    budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up, progress_charge, progress_clock,
-    progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_owed, progress_share,
-    progress_start, unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT,
+    PROGRESS_PIECE_NS, budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up, progress_charge,
+    progress_clock, progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits,
+    progress_overdue_until, progress_owed, progress_share, progress_start, unhappiness_key, unhappiness_ns,
+    unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -165,9 +166,37 @@ proptest! {
     }
 
     #[test]
-    fn overdue_tasks_have_a_ceiling(epoch in 1_000_000..SECOND_NS, passed in 0..2 * SECOND_NS, other in 0..2 * SECOND_NS) {
-        let so_far = passed.min(epoch) * u64::from(PROGRESS_OVERDUE_PCT) / 100;
-        prop_assert_eq!(progress_overdue_fits(epoch, passed, other), other < so_far);
+    fn overdue_tasks_have_a_ceiling(most in 1_000..7_000_000u64, turns in prop::collection::vec((1..7_000_000u64, 0..50_000_000u64), 1..200)) {
+        let (mut now, mut until, mut ran, mut longest) = (SECOND_NS, 0, 0, 0);
+        let part = u64::from(PROGRESS_OVERDUE_PCT);
+        for (turn, pause) in turns {
+            let turn = turn % most + 1;
+            // As long as there are some, they run whenever they may; then attended ones do.
+            let mut at_once = 0;
+            until = progress_overdue_until(until, now, 0);
+            while progress_overdue_fits(until, now) {
+                now += turn;
+                ran += turn;
+                at_once += turn;
+                until = progress_overdue_until(until, now, turn);
+            }
+            let piece = PROGRESS_PIECE_NS as u64;
+            prop_assert!(at_once < piece * 100 / (100 - part) + turn, "{at_once} at once");
+            now += pause;
+            // A turn may be longer than a piece, which is then forgotten.
+            longest = longest.max(turn);
+            if longest <= piece {
+                prop_assert!(ran <= (now - SECOND_NS) * part / 100 + 2 * piece);
+            }
+        }
+    }
+
+    /// However long the lane has had the CPU to itself, its overdue tasks run again within the time of a piece.
+    #[test]
+    fn overdue_tasks_owe_little(until in 0..4 * SECOND_NS, ran in 0..100 * SECOND_NS) {
+        let now = 2 * SECOND_NS;
+        let until = progress_overdue_until(until, now, ran);
+        prop_assert!(progress_overdue_fits(until, now + PROGRESS_OVERDUE_NS as u64));
     }
 
     /// Each answer gives as much as the first, and none takes any away; all together no more than the budget.

@@ -10,7 +10,7 @@ use crate::{
     events::{Happening, Record},
     meter::{self, Answers, Wait, Window},
     probe::{Sched, Seen},
-    scheduler::{Scheduler, lane_time},
+    scheduler::{Scheduler, lane_time, latency},
     typist,
 };
 
@@ -200,6 +200,24 @@ pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut 
             }
         }
     }
+}
+
+/// How many requests were seen to end by their response, since the scheduler was started. Those that ended without one, for nobody worked on
+/// them any more, are told beside: a key that is let go has no response.
+pub(super) fn add_requests(metrics: &mut Metrics) -> Result<()> {
+    let report = latency()?;
+    let count = |what: &str| {
+        let field = report.pointer(&format!("/total/{what}")).and_then(serde_json::Value::as_f64);
+        field.with_context(|| format!("appease latency --json does not tell what was {what}"))
+    };
+    let (answered, silent, timed_out) = (count("answered")?, count("silent")?, count("timed_out")?);
+    if answered + timed_out > 0.0 {
+        scalar(metrics, "requests_answered_pct", 100.0 * answered / (answered + timed_out));
+    }
+    for (name, value) in [("answered", answered), ("silent", silent), ("timed_out", timed_out)] {
+        scalar(metrics, &format!("requests_{name}"), value);
+    }
+    Ok(())
 }
 
 pub(super) fn scalar(metrics: &mut Metrics, name: &str, value: f64) {

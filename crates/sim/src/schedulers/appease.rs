@@ -9,9 +9,9 @@
 use std::collections::VecDeque;
 
 use appease_policy::{
-    budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up, progress_charge, progress_clock,
-    progress_next_share, progress_overdue_fits, progress_owed, progress_start, unhappiness_key, unhappiness_opened,
-    unhappiness_preempts,
+    PROGRESS_PIECE_NS, budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up, progress_charge,
+    progress_clock, progress_next_share, progress_overdue_fits, progress_overdue_until, progress_owed, progress_start,
+    unhappiness_key, unhappiness_opened, unhappiness_preempts,
 };
 
 use super::{Scheduler, Waker, Why};
@@ -22,6 +22,7 @@ use crate::{
 
 // Settings of the programs, which stand beside their maps and not in the headers.
 const SLICE_NS: u64 = 3 * MS;
+const PIECE_NS: u64 = PROGRESS_PIECE_NS as u64;
 const EPOCH_NS: u64 = 200 * MS;
 const LONGEST_WAIT_NS: u64 = SECOND;
 const OTHER_SHARE_PCT: u32 = 5;
@@ -98,6 +99,10 @@ struct Cpu {
     epoch_start_ns: u64,
     share_ns: u64,
     other_ns: u64,
+    /// CPU time of the other lane in all, and as of the last look at what it is due.
+    all_other_ns: u64,
+    seen_other_ns: u64,
+    overdue_until_ns: u64,
     /// The other lane is at its guaranteed turn.
     turn: bool,
     /// Whose slice is over; it is queued only when another one is picked.
@@ -360,11 +365,15 @@ impl Appease {
 
     /// What the other lane must get before attended work.
     fn take_due(&mut self, cpu: CpuId, now_ns: u64) -> Option<TaskId> {
-        let Cpu { epoch_start_ns, share_ns, other_ns, .. } = self.cpus[cpu as usize];
+        let state = &mut self.cpus[cpu as usize];
+        let ran_ns = state.all_other_ns - state.seen_other_ns;
+        state.overdue_until_ns = progress_overdue_until(state.overdue_until_ns, now_ns, ran_ns);
+        state.seen_other_ns = state.all_other_ns;
+        let Cpu { epoch_start_ns, share_ns, other_ns, overdue_until_ns, .. } = *state;
         if progress_owed(now_ns, epoch_start_ns, EPOCH_NS, other_ns, share_ns) > 0 {
             return self.take_other();
         }
-        if progress_overdue_fits(EPOCH_NS, now_ns - epoch_start_ns, other_ns) { self.overdue.pop_front() } else { None }
+        if progress_overdue_fits(overdue_until_ns, now_ns) { self.overdue.pop_front() } else { None }
     }
 
     /// The next task, as `appease_dispatch()` finds it; `prev` is the one whose slice is over.
@@ -441,7 +450,10 @@ impl Scheduler for Appease {
         next
     }
 
-    fn slice_ns(&mut self, machine: &Machine, _cpu: CpuId, task: TaskId) -> u64 {
+    fn slice_ns(&mut self, machine: &Machine, cpu: CpuId, task: TaskId) -> u64 {
+        if self.cpus[cpu as usize].turn {
+            return PIECE_NS;
+        }
         if self.judge(task, machine.now_ns()).on_loan { LOAN_NS } else { SLICE_NS }
     }
 
@@ -451,6 +463,7 @@ impl Scheduler for Appease {
             let (vtime, weight) = (self.processes[task as usize].vtime, machine.task(task).nice.weight_pct());
             self.queue_vtime = progress_clock(self.queue_vtime, vtime, ran_ns);
             self.cpus[cpu as usize].other_ns += ran_ns;
+            self.cpus[cpu as usize].all_other_ns += ran_ns;
             let process = self.process(task);
             process.vtime += progress_charge(ran_ns, weight);
             process.lane = Lane::Other;
