@@ -293,14 +293,29 @@ static __always_inline void judge_newcomer(struct task_struct *p, u64 mono, stru
 	standing->key = mono - share_of_newcomer(tctx->made_ns, SHARE_START_NS - tctx->start_ns, mono);
 }
 
-/* The request that @p serves: what it read itself, else its process's. */
-static __always_inline struct appease_request *try_request_of(struct task_struct *p, struct appease_process *process,
-							      u64 mono)
+/*
+ * A server's threads that did not read the request themselves come so much later than the one that did: they clean up behind it, most
+ * of them, and it sleeps when it needs them.
+ */
+#define HELPER_NS HORIZON_NS
+
+/* The request that @p serves: what it read itself, else its process's. Sets @standing's request and key. */
+static __always_inline void judge_request(struct task_struct *p, struct appease_process *process, u64 mono,
+					  struct standing *standing)
 {
 	struct appease_thread *thread = try_thread(p);
 	struct appease_request *request = thread ? try_lookup_request(&thread->attention, mono) : NULL;
+	u64 later = 0;
 
-	return request ? request : try_served_by(process, mono);
+	if (!request) {
+		request = try_served_by(process, mono);
+		if (request && p->signal->nr_threads > 1 && request->reader_tgid == p->tgid &&
+		    request->channel == APPEASE_CHANNEL_INET)
+			later = HELPER_NS;
+	}
+	standing->request = request;
+	if (request)
+		standing->key = request_key(request, mono) + later;
 }
 
 static __always_inline void judge(struct task_struct *p, u64 mono, struct standing *standing)
@@ -323,10 +338,9 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 		return;
 	}
 	standing->process = process;
-	standing->request = try_request_of(p, process, mono);
+	judge_request(p, process, mono, standing);
 	if (standing->request) {
 		standing->attended = true;
-		standing->key = request_key(standing->request, mono);
 	} else if (has_loan(process, mono)) {
 		standing->attended = true;
 		standing->on_loan = true;

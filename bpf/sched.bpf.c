@@ -6,7 +6,7 @@
  *	attended	by customers who share (policy/fairness.h), and of each by unhappiness (policy/unhappiness.h)
  *	other, idle	one queue each, by weighted virtual time (policy/progress.h)
  *	overdue		those of the other lanes that waited too long, first come first served
- *	background	kernel threads that have time: when an attended task has gone to sleep
+ *	background	kernel threads that have time: when the CPU would be idle
  *
  * An attended wake-up takes an idle CPU, or one that does the least important work. Reads attention, never writes it,
  * but for CPU time spent and loans.
@@ -278,7 +278,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), key;
-	u32 from = APPEASE_LANE_OTHER, first = 0;
+	u32 first = 0;
 	bool runs_other;
 
 	if (!cctx)
@@ -296,8 +296,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (tctx && prev->flags & PF_EXITING && !prev_runnable)
 		bequeath(prev, tctx);
 	if (!prev_runnable) {
-		from = tctx ? tctx->lane : APPEASE_LANE_ATTENDED;
-		if (from == APPEASE_LANE_KERNEL)
+		if (tctx && tctx->lane == APPEASE_LANE_KERNEL)
 			tctx->queued_ns = now;
 		tctx = NULL;
 	} else if (is_armed()) {
@@ -330,8 +329,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	/* Also when its first may not run here: others behind it may. */
 	if (take_attended())
 		return;
-	/* The next event is farthest away when an attended task has just gone to sleep. */
-	if ((from == APPEASE_LANE_ATTENDED || !is_armed()) && take(DSQ_BACKGROUND, &maybe_background))
+	if (!is_armed() && take(DSQ_BACKGROUND, &maybe_background))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */
 	if (standing.attended ||
@@ -348,6 +346,9 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		}
 	}
 	if (take_other(runs_other))
+		return;
+	/* It may not let go of the CPU for milliseconds, when the next event may come at any time. */
+	if (!prev_runnable && take(DSQ_BACKGROUND, &maybe_background))
 		return;
 	if (prev_runnable)
 		scx_bpf_task_set_slice(prev, slice_ns);
