@@ -60,6 +60,8 @@ struct handing {
 	u64 request_id;	 /* 0: an input event, only known readers of channels are lent */
 	u32 pid;	 /* by which task; 0: none */
 	u32 customer;	 /* whose it is; 0: not known */
+	u32 is_new;	 /* it is a new connection: whoever is woken is about to read it */
+	u32 pad;
 };
 
 /* One word that all hooks look at first: nobody is served, so there is nothing to follow. */

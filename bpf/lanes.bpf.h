@@ -27,6 +27,9 @@
 /* Most tasks that one look goes through. */
 #define SCAN_MAX 1024
 
+/* How often a CPU's timer looks whether realtime work is over. */
+#define RETRY_NS 20000ULL
+
 /* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
 #define KTHREAD_PATIENCE_NS 50000000ULL
 
@@ -206,10 +209,16 @@ static __always_inline struct cpu_ctx *cpu_ctx_of_task(struct task_struct *p)
 
 static int end_run(void *map, int *cpu, struct bpf_timer *timer)
 {
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(*cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
 
 	if (!cctx || !cctx->is_timed)
 		return 0;
+	/* It has not begun: realtime work is before it. */
+	if (curr && curr->prio < MAX_RT_PRIO) {
+		bpf_timer_start(timer, RETRY_NS, 0);
+		return 0;
+	}
 	cctx->is_timed = 0;
 	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
 	return 0;
@@ -464,7 +473,9 @@ static __always_inline void consider_loan(struct task_struct *p, struct task_ctx
 			}
 			goto grant;
 		}
-		if (process && process->channel_read_ns)
+		if (handing->is_new && !process)
+			process = bpf_task_storage_get(&processes, p->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (process && (handing->is_new || process->channel_read_ns))
 			goto grant;
 	}
 	if (!process || !is_retained(process, mono))

@@ -96,6 +96,7 @@ static __always_inline void begin_handing(u64 request_id, u64 opened_ns, u32 cus
 	handing->opened_ns = opened_ns;
 	handing->request_id = request_id;
 	handing->customer = customer;
+	handing->is_new = 0;
 	handing->pid = bpf_get_current_pid_tgid();
 }
 

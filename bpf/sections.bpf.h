@@ -21,7 +21,7 @@ struct task_struct___preemptible {
 } __attribute__((preserve_access_index));
 
 /* A hook takes a microsecond or two. */
-#define SECTION_NS 50000ULL
+#define SECTION_NS 20000ULL
 #define SECTIONS_IN_A_ROW 8
 
 /*

@@ -349,14 +349,26 @@ static __always_inline void deliver_udp(struct sock *sk)
 		forget_object(&key);
 }
 
+/* What the current task hands on is a new connection. A worker that waits for its first one has not read a channel yet. */
+static __always_inline void hand_connection(void)
+{
+	struct handing *handing = this_handing();
+
+	if (handing)
+		handing->is_new = 1;
+}
+
 static __always_inline void inet_deliver(struct sock *sk)
 {
 	u16 protocol = sk->sk_protocol;
 
 	if (protocol == IPPROTO_TCP) {
 		/* Its reader may have had no customer for hours. */
-		if (is_tcp_channel(sk))
+		if (is_tcp_channel(sk)) {
 			channel_event(customer_at((u64)sk));
+			if (sk->__sk_common.skc_state == TCP_LISTEN)
+				hand_connection();
+		}
 		if (is_armed())
 			deliver_tcp(sk);
 	} else if (protocol == IPPROTO_UDP) {

@@ -5,7 +5,7 @@ use appease_scenario::{Job, Load, Meter, MeterKind, Metric, Summary};
 
 use super::{Metrics, Session};
 use crate::{
-    clock::to_ms,
+    clock::{self, to_ms},
     ending::stalled,
     events::{Happening, Record},
     meter::{self, Answers, Wait, Window},
@@ -202,19 +202,27 @@ pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut 
     }
 }
 
+/// A request ends a few seconds after it was opened at the latest.
+const REQUEST_ENDS_MS: u64 = 6000;
+
 /// How many requests were seen to end by their response, since the scheduler was started. Those that ended without one, for nobody worked on
 /// them any more, are told beside: a key that is let go has no response.
 pub(super) fn add_requests(metrics: &mut Metrics) -> Result<()> {
-    let report = latency()?;
-    let count = |what: &str| {
+    let mut report = latency()?;
+    let count = |report: &serde_json::Value, what: &str| {
         let field = report.pointer(&format!("/total/{what}")).and_then(serde_json::Value::as_f64);
         field.with_context(|| format!("appease latency --json does not tell what was {what}"))
     };
-    let (answered, silent, timed_out) = (count("answered")?, count("silent")?, count("timed_out")?);
+    if count(&report, "open")? > 0.0 {
+        clock::sleep_ms(REQUEST_ENDS_MS);
+        report = latency()?;
+    }
+    let (answered, silent, timed_out) =
+        (count(&report, "answered")?, count(&report, "silent")?, count(&report, "timed_out")?);
     if answered + timed_out > 0.0 {
         scalar(metrics, "requests_answered_pct", 100.0 * answered / (answered + timed_out));
     }
-    for (name, value) in [("answered", answered), ("silent", silent), ("timed_out", timed_out)] {
+    for (name, value) in [("open", count(&report, "open")?), ("answered", answered), ("silent", silent), ("timed_out", timed_out)] {
         scalar(metrics, &format!("requests_{name}"), value);
     }
     Ok(())
