@@ -267,6 +267,7 @@ struct standing {
 	bool attended;
 	bool on_loan;	/* attended by that alone */
 	bool is_new;	/* policy cas: by being a new process */
+	bool helps;	/* another thread of its process read the request */
 };
 
 /* Policy rsio: so much sooner goes a handler for each step of its nice value. */
@@ -314,17 +315,15 @@ static __always_inline void judge_request(struct task_struct *p, struct appease_
 {
 	struct appease_thread *thread = try_thread(p);
 	struct appease_request *request = thread ? try_lookup_request(&thread->attention, mono) : NULL;
-	u64 later = 0;
 
 	if (!request) {
 		request = try_served_by(process, mono);
-		if (request && p->signal->nr_threads > 1 && request->reader_tgid == p->tgid &&
-		    request->channel == APPEASE_CHANNEL_INET)
-			later = HELPER_NS;
+		standing->helps = request && p->signal->nr_threads > 1 && request->reader_tgid == p->tgid &&
+				  request->channel == APPEASE_CHANNEL_INET;
 	}
 	standing->request = request;
 	if (request)
-		standing->key = request_key(request, mono) + later;
+		standing->key = request_key(request, mono) + (standing->helps ? HELPER_NS : 0);
 }
 
 static __always_inline void judge(struct task_struct *p, u64 mono, struct standing *standing)
@@ -336,6 +335,7 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 	standing->attended = false;
 	standing->on_loan = false;
 	standing->is_new = false;
+	standing->helps = false;
 	standing->key = 0;
 	if (policy == APPEASE_POLICY_RSIO) {
 		judge_handler(p, mono, standing);

@@ -95,7 +95,7 @@ static __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx, struct task
 		if (!other.attended)
 			other.key = p->scx.dsq_vtime;
 		total = total_of(&other, mono);
-		share = share_of(&other, mono);
+		share = share_of(&other, mono) - (other.helps ? HELPER_NS : 0);
 		if (cctx->best_pid && (total < cctx->best || (total == cctx->best && share <= cctx->best_share)))
 			continue;
 		cctx->best = total;
@@ -103,7 +103,7 @@ static __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx, struct task
 		cctx->best_pid = p->pid;
 	}
 	if (standing->attended)
-		standing->key = mono - total_of(standing, mono);
+		standing->key = mono - total_of(standing, mono) + (standing->helps ? HELPER_NS : 0);
 	return cctx->best_pid ? mono - cctx->best : 0;
 }
 
