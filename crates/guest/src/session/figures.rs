@@ -222,7 +222,9 @@ pub(super) fn add_requests(metrics: &mut Metrics) -> Result<()> {
     if answered + timed_out > 0.0 {
         scalar(metrics, "requests_answered_pct", 100.0 * answered / (answered + timed_out));
     }
-    for (name, value) in [("open", count(&report, "open")?), ("answered", answered), ("silent", silent), ("timed_out", timed_out)] {
+    for (name, value) in
+        [("open", count(&report, "open")?), ("answered", answered), ("silent", silent), ("timed_out", timed_out)]
+    {
         scalar(metrics, &format!("requests_{name}"), value);
     }
     Ok(())

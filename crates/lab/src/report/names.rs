@@ -51,6 +51,7 @@ const METRICS: &[Known] = &[
         Better::More,
     ),
     known("requests_answered", "Requests seen to end by their response", Better::Neither),
+    known("requests_open", "Requests open at the end", Better::Neither),
     known("requests_silent", "Requests that ended when nobody worked on them any more", Better::Neither),
     known("requests_timed_out", "Requests that ended without a response", Better::Less),
     known("other_lane_pct", "CPU time given in the other lane", Better::Neither),
