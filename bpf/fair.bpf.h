@@ -29,7 +29,7 @@ static u64 fair_waiting;
 /* Those something was put in since forget_fair_queues() looked last. */
 static u64 fair_used;
 
-/* Scratch of first_fair_queue(), by CPU: not a local variable, of which the verifier would try every value. */
+/* A look through the queues, by CPU: not a local variable, of which the verifier would try every value. */
 struct fair_look {
 	u64 left;
 	u32 best;
@@ -43,7 +43,7 @@ struct {
 	__type(value, struct fair_look);
 } fair_looks SEC(".maps");
 
-/* Queue of the customer in @slot, who alone needs none of its own. */
+/* Queue of the customer in @slot; 0: nobody in particular. */
 static __always_inline u32 fair_queue_of(u32 slot)
 {
 	return slot % FAIR_QUEUES;
@@ -115,7 +115,7 @@ static __always_inline void forget_fair_queues(void)
 	}
 }
 
-/* Of the queues in @mask, which is not 0, the one whose customer had the least. */
+/* Of the queues that are left, at least one, that of the customer who had the least. */
 static __noinline u32 least_served(struct fair_look *look)
 {
 	u32 i;
