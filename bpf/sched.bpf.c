@@ -6,7 +6,7 @@
  *	attended	by customers who share (policy/fairness.h), and of each by unhappiness (policy/unhappiness.h)
  *	other, idle	one queue each, by weighted virtual time (policy/progress.h)
  *	overdue		those of the other lanes that waited too long, first come first served
- *	background	kernel threads that have time: when the CPU would be idle
+ *	background	kernel threads that have time: when the CPU would be idle, or late, when an attended task goes to sleep
  *
  * An attended wake-up takes an idle CPU, or one that does the least important work. Reads attention, never writes it,
  * but for CPU time spent and loans.
@@ -271,6 +271,18 @@ static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tct
 	tctx->vtime = progress_start(tctx->vtime, queue_vtime, slice_ns);
 }
 
+/*
+ * Whether who waits in the background is to begin when an attended task goes to sleep: then the next event is farther away than when
+ * it is overdue. Not sooner, for it may not let go of the CPU for milliseconds, and a closed loop's next request comes at once.
+ */
+static __always_inline bool background_is_late(u64 now)
+{
+	struct task_struct *first = may_hold(&maybe_background) ? __COMPAT_scx_bpf_dsq_peek(DSQ_BACKGROUND) : NULL;
+	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
+
+	return tctx && policy_before(tctx->queued_ns + longest_wait_ns / 4 * 3, now);
+}
+
 void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
@@ -278,8 +290,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), key;
+	bool runs_other, pauses = false;
 	u32 first = 0;
-	bool runs_other;
 
 	if (!cctx)
 		return;
@@ -298,6 +310,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (!prev_runnable) {
 		if (tctx && tctx->lane == APPEASE_LANE_KERNEL)
 			tctx->queued_ns = now;
+		pauses = !tctx || tctx->lane == APPEASE_LANE_ATTENDED;
 		tctx = NULL;
 	} else if (is_armed()) {
 		u64 mono = bpf_ktime_get_ns();
@@ -329,7 +342,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	/* Also when its first may not run here: others behind it may. */
 	if (take_attended())
 		return;
-	if (!is_armed() && take(DSQ_BACKGROUND, &maybe_background))
+	if ((!is_armed() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, &maybe_background))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */
 	if (standing.attended ||
