@@ -317,11 +317,12 @@ struct appease_request {
 	u32 flags;	/* enum appease_request_flag */
 	u32 is_over;	/* enum appease_request_end */
 	/* Policy cas, see policy/share.h. */
+	u64 sent_ns;	/* when its data came, as far as is known: no later than it was opened */
 	s64 waiting_ns;	/* shares of those who wait for others */
 	s64 ready_ns;	/* shares of those who wait for a CPU, as of the look at the queue ready_at */
 	u64 ready_at;
 };
-_Static_assert(sizeof(struct appease_request) == 136, "appease_request");
+_Static_assert(sizeof(struct appease_request) == 144, "appease_request");
 
 /* That a process serves a request. */
 struct appease_attention {
@@ -424,13 +425,15 @@ struct appease_process {
 	u32 gives_on;		/* its context is that, though it read something else since */
 	u32 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
 	u32 told;		/* enum appease_told */
+	u32 loan_weight;	/* of what a loan was given for */
+	u32 pad;
 	u64 charged_ns;		/* what a backend in user space has charged, of all CPU time of the process */
 	u64 raised_ns[2];	/* policy rbpe: latest read from a unix socket, from a network socket */
 	u64 share_of;		/* policy cas: request of which it has a share, see policy/share.h */
 	s64 share_ns;		/* that share */
 	u64 share_since_ns;	/* since when it grows; 0: it stands still */
 };
-_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 168, "appease_process");
+_Static_assert(sizeof(struct appease_process) == sizeof(struct appease_attention) + 176, "appease_process");
 
 /* A channel that a process handles. */
 struct appease_handled {

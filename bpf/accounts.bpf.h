@@ -94,7 +94,7 @@ struct source {
 	u64 peer[2];
 	u64 far;	/* what tells the ends of datagrams by one socket apart; 0: nothing has to */
 	u32 uid;	/* behind a unix socket */
-	u32 pad;
+	u32 waited_us;	/* since its data came, as far as is known */
 };
 
 /* Customers */

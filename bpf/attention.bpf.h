@@ -61,7 +61,7 @@ struct handing {
 	u32 pid;	 /* by which task; 0: none */
 	u32 customer;	 /* whose it is; 0: not known */
 	u32 is_new;	 /* it is a new connection: whoever is woken is about to read it */
-	u32 pad;
+	u32 weight;	 /* of the request */
 };
 
 /* One word that all hooks look at first: nobody is served, so there is nothing to follow. */
@@ -239,8 +239,8 @@ static __always_inline bool has_loan(const struct appease_process *process, u64 
 	return process->loan_until_ns && policy_before(now, process->loan_until_ns);
 }
 
-/* Lends a turn to @process, ranked as a request opened at @opened_ns; refuses who is in debt. */
-static __always_inline void lend(struct appease_process *process, u64 opened_ns, u64 now)
+/* Lends a turn to @process, ranked as a request of @weight opened at @opened_ns; refuses who is in debt. */
+static __always_inline void lend(struct appease_process *process, u64 opened_ns, u32 weight, u64 now)
 {
 	process->loan_debt_ns = loan_debt(process->loan_debt_ns, now - process->loan_debt_at_ns);
 	process->loan_debt_at_ns = now;
@@ -251,6 +251,7 @@ static __always_inline void lend(struct appease_process *process, u64 opened_ns,
 	/* The loan is a turn of CPU time; this only bounds how long it may wait for that turn. */
 	process->loan_until_ns = now + 100 * loan_ns;
 	process->loan_opened_ns = opened_ns;
+	process->loan_weight = weight;
 	process->loan_ran_ns = 0;
 	count(APPEASE_CNT_LENT);
 }

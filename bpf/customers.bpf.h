@@ -40,7 +40,15 @@ static __always_inline void charge_request(struct appease_request *request, u64 
 /* U of a request, as far as one of its processes waits at a time (policy/share.h), ns. */
 static __always_inline s64 unhappiness_of(const struct appease_request *request, u64 now)
 {
-	return share_weighted(unhappiness_ns(request->opened_ns, request->served_ns, now), request->weight);
+	return share_weighted(unhappiness_ns(request->sent_ns, request->served_ns, now), request->weight);
+}
+
+/* Who runs on a loan is about to read something: under policy cas, as unhappy as that. */
+static __always_inline u64 loan_key(const struct appease_process *process, u64 now)
+{
+	if (policy == APPEASE_POLICY_CAS)
+		return now - share_weighted(unhappiness_ns(process->loan_opened_ns, process->loan_ran_ns, now), process->loan_weight);
+	return unhappiness_key(unhappiness_opened(process->loan_opened_ns, now, HORIZON_NS), process->loan_ran_ns, REQUEST_WEIGHT);
 }
 
 static __always_inline u64 request_key(const struct appease_request *request, u64 now)

@@ -353,8 +353,7 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 	} else if (has_loan(process, mono)) {
 		standing->attended = true;
 		standing->on_loan = true;
-		standing->key = unhappiness_key(unhappiness_opened(process->loan_opened_ns, mono, HORIZON_NS),
-						process->loan_ran_ns, REQUEST_WEIGHT);
+		standing->key = loan_key(process, mono);
 	} else {
 		judge_newcomer(p, mono, standing);
 	}
@@ -450,6 +449,7 @@ static __always_inline void consider_loan(struct task_struct *p, struct task_ctx
 {
 	struct handing *handing = this_handing();
 	struct appease_process *process;
+	u32 weight = POLICY_WEIGHT_DEFAULT;
 	u64 opened_ns = mono;
 
 	if (tctx)
@@ -464,6 +464,7 @@ static __always_inline void consider_loan(struct task_struct *p, struct task_ctx
 		}
 		if (handing->request_id) {
 			opened_ns = handing->opened_ns;
+			weight = handing->weight;
 			if (!process)
 				process = bpf_task_storage_get(&processes, p->group_leader, 0,
 							       BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -483,7 +484,7 @@ static __always_inline void consider_loan(struct task_struct *p, struct task_ctx
 grant:
 	if (process->attention.request_id && try_lookup_request(&process->attention, mono))
 		return;
-	lend(process, opened_ns, mono);
+	lend(process, opened_ns, weight, mono);
 }
 
 /* Charges the request that @p serves, or the loan or the start that it runs on; false if it has none. */
@@ -538,7 +539,7 @@ static __always_inline bool borrows_turn(struct task_struct *p, struct task_ctx 
 	if (!process || (waited < slice_ns && (tctx->turn_request == 0 || !is_done(p, process))))
 		return false;
 	mono = bpf_ktime_get_ns();
-	lend(process, mono, mono);
+	lend(process, mono, POLICY_WEIGHT_DEFAULT, mono);
 	tctx->turn_request = 0;
 	tctx->turn_for = 0;
 	return has_loan(process, mono);

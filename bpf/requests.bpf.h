@@ -85,17 +85,18 @@ static __always_inline void arm(u64 now)
 	armed.on = 1;
 }
 
-/* Says that wake-ups by the current task on this CPU hand on a request, or an input event if @request_id is 0. */
-static __always_inline void begin_handing(u64 request_id, u64 opened_ns, u32 customer, u64 now)
+/* Says that wake-ups by the current task on this CPU hand on @request, or an input event of @customer if that is NULL. */
+static __always_inline void begin_handing(const struct appease_request *request, u32 customer, u64 now)
 {
 	struct handing *handing = this_handing();
 
 	if (!handing)
 		return;
 	handing->at_ns = now;
-	handing->opened_ns = opened_ns;
-	handing->request_id = request_id;
-	handing->customer = customer;
+	handing->opened_ns = !request ? now : policy == APPEASE_POLICY_CAS ? request->sent_ns : request->opened_ns;
+	handing->request_id = request ? request->id : 0;
+	handing->customer = request ? request->customer : customer;
+	handing->weight = request ? request->weight : POLICY_WEIGHT_DEFAULT;
 	handing->is_new = 0;
 	handing->pid = bpf_get_current_pid_tgid();
 }
@@ -115,7 +116,7 @@ static __always_inline void channel_event(u32 customer)
 
 	/* Its reader may have had no customer for hours: the wake-up must be looked at. */
 	arm(now);
-	begin_handing(0, now, customer, now);
+	begin_handing(NULL, customer, now);
 }
 
 /* Requests */
@@ -216,6 +217,7 @@ static __noinline struct appease_request *new_request(const struct source *sourc
 		__sync_fetch_and_add(&customer->opened, 1);
 	request->id = __sync_add_and_fetch(&armed.last_id, 1);
 	request->opened_ns = now;
+	request->sent_ns = now - source->waited_us * 1000ULL;
 	request->served_ns = 0;
 	request->served_at_ns = 0;
 	request->budget_ns = budget_ns;
@@ -322,7 +324,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	process->loan_until_ns = 0;
 	process->loan_debt_ns = 0;
 	if (policy == APPEASE_POLICY_CAS)
-		give_share(process, request->id, 0, now);
+		give_share(process, request->id, now - request->sent_ns, now);
 	if (source->channel > APPEASE_CHANNEL_FILE && access == APPEASE_READ) {
 		if (source->channel == APPEASE_CHANNEL_INET)
 			armed.inet_at_ns = now;

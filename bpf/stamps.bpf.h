@@ -244,7 +244,7 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 		/* What a command prints later is its answer, too. */
 		request->flags |= object == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
 		leave_stamp(key, attention, object, process->gives_on, now);
-		begin_handing(request->id, request->opened_ns, request->customer, now);
+		begin_handing(request, 0, now);
 		return;
 	}
 	/* A kernel worker that carries a stamp, such as a terminal's echo. */

@@ -22,10 +22,12 @@
  * key orders none otherwise with equal weights, whatever α is; 10 % with weights of 1 and 2, 16 % with 1 and 4, 21 % with 1 and 16.
  *
  * Where it is bad: the order is one of requests, so customers have no parts of the CPU beyond their weights in these sums. Whoever sends
- * a thousand requests at once has a thousand who are as unhappy as the one of another customer, who waits until his is; and between
- * two who always want more than there is, the longer waiting of the lighter makes up for the weight of the heavier: both are served
- * alike, at other waiting times. Policy appease queues customers for that (policy/fairness.h). And who forks fast has the start of each
- * child: a third of the CPU instead of a quarter, of four.
+ * a thousand requests at once has a thousand who are as unhappy as the one of another customer, who waits until his is. Policy appease
+ * queues customers for that (policy/fairness.h). And who forks fast has the start of each child: a third of the CPU instead of a
+ * quarter, of four.
+ *
+ * A request is known when it is read, and a server reads when it has the CPU: it is then as unhappy as its data has been there, as far
+ * as TCP tells (sent_ns). Who is woken to read a message has, until then, the unhappiness of what the message is for.
  *
  * Where the paper is silent: who asks several services one after the other without waiting splits what it has left each time;
  * who asked and goes on to work grows unhappy again; a new process has START_NS of CPU time and START_UNHAPPINESS_NS to begin with.

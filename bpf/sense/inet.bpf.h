@@ -31,6 +31,7 @@ struct inet_ends {
 	u64 far[2];
 	u16 near_port;
 	u16 far_port;
+	u32 waited_us;	/* since data came, as far as is known */
 };
 
 static __always_inline u64 mapped(__be32 address)
@@ -56,6 +57,7 @@ static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *en
 	const struct sock_common *common = &sk->__sk_common;
 
 	ends->socket = (u64)sk;
+	ends->waited_us = 0;
 	ends->near_port = common->skc_num;
 	ends->far_port = bpf_ntohs(common->skc_dport);
 	if (common->skc_family == AF_INET6) {
@@ -169,6 +171,7 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 	source.peer_port = ends->far_port;
 	source.peer[0] = ends->far[0];
 	source.peer[1] = ends->far[1];
+	source.waited_us = ends->waited_us;
 	source.far = protocol == IPPROTO_UDP ? far_end(ends) : 0;
 	target.port = ends->near_port;
 	target.id[0] = ends->near[0];
@@ -182,6 +185,26 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 	return end_hit(&target, &source, access);
 }
 
+/* Set before load: time between two ticks of the kernel's clock. */
+const volatile u32 tick_us = 10000;
+
+/* What waits unread for longer, nobody waits for. */
+#define LONGEST_UNREAD_US 4000000U
+
+/*
+ * Since when the latest data in @sk has been there, at least: it is known by ticks. A server that reads when it comes to it would else
+ * have its requests open in the order in which it finds them, and all that it asks others for first would go before.
+ */
+static __always_inline u32 unread_us(struct sock *sk)
+{
+	struct inet_connection_sock *connection = (struct inet_connection_sock *)sk;
+	u32 ticks = (u32)bpf_jiffies64() - BPF_CORE_READ(connection, icsk_ack.lrcvtime);
+
+	if (ticks <= 1)
+		return 0;
+	return ticks < LONGEST_UNREAD_US / tick_us ? (ticks - 1) * tick_us : LONGEST_UNREAD_US;
+}
+
 static __always_inline void tcp_hit(struct sock *sk, u32 access)
 {
 	struct inet_ends ends;
@@ -189,6 +212,8 @@ static __always_inline void tcp_hit(struct sock *sk, u32 access)
 	if (!is_tcp_channel(sk))
 		return;
 	ends_of_socket(sk, &ends);
+	if (policy == APPEASE_POLICY_CAS && access == APPEASE_READ)
+		ends.waited_us = unread_us(sk);
 	inet_hit(&ends, IPPROTO_TCP, access, BPF_CORE_READ(sk, sk_rx_dst_ifindex));
 }
 
@@ -330,7 +355,7 @@ static __always_inline void deliver_tcp(struct sock *sk)
 	/* The rest of a message, or another one of the same writer. */
 	request = stamp && is_still_meant(stamp, now) ? try_answerable(stamp, now) : NULL;
 	if (request)
-		begin_handing(request->id, request->opened_ns, request->customer, now);
+		begin_handing(request, 0, now);
 	else
 		forget_object(&key);
 }
@@ -515,6 +540,7 @@ static __always_inline bool ends_of_datagram(struct sock *sk, struct sk_buff *sk
 	struct udphdr udp = {};
 
 	ends->socket = (u64)sk;
+	ends->waited_us = 0;
 	ends->near_port = sk->__sk_common.skc_num;
 	if (BPF_CORE_READ(skb, protocol) == bpf_htons(ETH_P_IPV6)) {
 		struct {

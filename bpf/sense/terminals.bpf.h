@@ -94,7 +94,7 @@ int appease_tty_deliver(void *ctx)
 			doing->via = key;
 			doing->via_ns = now;
 		}
-		begin_handing(request->id, request->opened_ns, request->customer, now);
+		begin_handing(request, 0, now);
 	}
 	return 0;
 }

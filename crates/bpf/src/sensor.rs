@@ -430,6 +430,7 @@ fn load_object(
         rodata.co_delta_ns = nanos(options.confidence.co_delta);
         rodata.customer_is = options.customer_is as u32;
         rodata.alpha_pm = options.alpha_pm;
+        rodata.tick_us = tick_us();
     }
     for mut program in open.open_object_mut().progs_mut() {
         let name = program.name().to_string_lossy().into_owned();
@@ -527,6 +528,12 @@ fn now_ns() -> u64 {
 /// Nanoseconds; a time too long to count is as good as for ever.
 pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Time between two ticks of the kernel's clock, which coarse clocks have for their resolution; µs.
+fn tick_us() -> u32 {
+    let tick = rustix::time::clock_getres(rustix::time::ClockId::MonotonicCoarse);
+    u32::try_from(tick.tv_nsec / 1000).unwrap_or(0).max(1)
 }
 
 /// libbpf's messages go where ours go; it says much that is no news (each ops member that a kernel lacks).

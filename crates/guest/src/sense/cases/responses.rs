@@ -8,7 +8,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
-use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::{
+    io::{FdFlags, fcntl_setfd},
+    time::{ClockId, clock_gettime, clock_settime},
+};
 
 use super::{
     Case, case,
@@ -48,6 +51,7 @@ pub fn all() -> Vec<Case> {
         case("too late", too_late),
         case("response by the console", console),
         case("requests of two customers in one process", threads),
+        case("the clock is set meanwhile", clock_steps),
         case("more requests than one customer may have", many),
     ]
 }
@@ -189,6 +193,26 @@ fn too_late(stage: &mut Stage) -> Result<()> {
     // Its looking for orders is work, of little time.
     clock::sleep_ms(OVER_MS);
     stage.verdict("counted", Ends::must_become(before, Ends { timed_out: 1, ..Ends::NONE }, 1000));
+    Ok(())
+}
+
+/// What the time of day is makes no difference: nobody loses attention by it, or is thought to have waited for a day.
+fn clock_steps(stage: &mut Stage) -> Result<()> {
+    let before = Ends::settled()?;
+    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
+    let (link, _) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    let mut server = stage.actor("server", Some(&link.reader), None)?;
+    stage.actor("customer", None, Some(&link.writer))?.writes(&link)?;
+    server.reads()?;
+    for days in [1, -2, 1] {
+        let mut time = clock_gettime(ClockId::Realtime);
+        time.tv_sec += days * 24 * 3600;
+        clock_settime(ClockId::Realtime, time).context("set the clock")?;
+        clock::sleep_ms(SETTLE_MS);
+        stage.verdict(&format!("attended after a step of {days} days"), server.stands("current"));
+    }
+    server.does(&ANSWER)?;
+    stage.verdict("counted", Ends::must_become(before, Ends { answered: 1, ..Ends::NONE }, QUIET_MS));
     Ok(())
 }
 
