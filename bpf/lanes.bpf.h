@@ -268,6 +268,7 @@ struct standing {
 	bool on_loan;	/* attended by that alone */
 	bool is_new;	/* policy cas: by being a new process */
 	bool helps;	/* another thread of its process read the request */
+	bool is_free;	/* such a one that reads requests itself, and has answered its last one */
 };
 
 /* Policy rsio: so much sooner goes a handler for each step of its nice value. */
@@ -320,6 +321,7 @@ static __always_inline void judge_request(struct task_struct *p, struct appease_
 		request = try_served_by(process, mono);
 		standing->helps = request && p->signal->nr_threads > 1 && request->reader_tgid == p->tgid &&
 				  request->channel == APPEASE_CHANNEL_INET;
+		standing->is_free = standing->helps && thread;
 	}
 	standing->request = request;
 	if (request)
@@ -336,6 +338,7 @@ static __always_inline void judge(struct task_struct *p, u64 mono, struct standi
 	standing->on_loan = false;
 	standing->is_new = false;
 	standing->helps = false;
+	standing->is_free = false;
 	standing->key = 0;
 	if (policy == APPEASE_POLICY_RSIO) {
 		judge_handler(p, mono, standing);
@@ -420,7 +423,8 @@ static __always_inline void note_habits(const struct task_struct *p, struct task
  * would make all of them wait for that one's turn.
  *
  * Of workers that wait for the next connection together, one woken by one customer's may come upon another's: those were woken before,
- * and wait for their turns behind that one. Until such a worker has read, which is soon, nobody pays for it.
+ * and wait for their turns behind that one. Until such a worker has read, which is soon, nobody pays for it. Nor for a thread of a pool
+ * that another one of its process gives something to do: that one reads only next, and for whom.
  */
 static __always_inline void note_turn(const struct task_struct *p, struct task_ctx *tctx, const struct standing *standing,
 				      bool wakes_up)
@@ -436,7 +440,7 @@ static __always_inline void note_turn(const struct task_struct *p, struct task_c
 		tctx->turn_for = if_shares(request->customer);
 	else if (wakes_up)
 		tctx->turn_for = 0;
-	if (tctx->mixing)
+	if (tctx->mixing || (wakes_up && standing->is_free))
 		tctx->turn_for = 0;
 	tctx->turn_request = id;
 }
