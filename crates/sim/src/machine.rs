@@ -234,4 +234,16 @@ impl Machine {
         let visit = self.visits.get(self.tasks[task as usize].visit as usize)?;
         Some((visit.request, visit.share))
     }
+
+    /// The message by which a visit goes on.
+    #[must_use]
+    pub fn message(&self, visit: VisitId) -> Message {
+        self.visits[visit as usize].message
+    }
+
+    /// What came to a task last; `None` if it is done with it.
+    #[must_use]
+    pub fn message_for(&self, task: TaskId) -> Option<Message> {
+        Some(self.visits.get(self.tasks[task as usize].visit as usize)?.message)
+    }
 }

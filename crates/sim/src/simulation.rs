@@ -546,6 +546,9 @@ impl Simulation {
     /// A task has the answer for whoever asked.
     fn answer(&mut self, task: TaskId, visit: VisitId) {
         let now_ns = self.machine.now_ns;
+        if self.machine.visits[visit as usize].parent == NONE {
+            self.scheduler.responded(&self.machine, task);
+        }
         let Visit { request, share, parent, message, .. } = self.machine.visits.remove(visit as usize);
         if parent == NONE {
             let customer = self.machine.ledger.customer_of(request);

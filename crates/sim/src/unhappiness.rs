@@ -288,6 +288,18 @@ impl Ledger {
         self.requests[request as usize].customer
     }
 
+    /// w, the weight of a request itself.
+    #[must_use]
+    pub fn weight_of(&self, request: RequestId) -> Weight {
+        self.requests[request as usize].weight
+    }
+
+    /// W(c), a customer's weight.
+    #[must_use]
+    pub fn weight_of_customer(&self, customer: u32) -> Weight {
+        self.customers[customer as usize]
+    }
+
     /// Requests that wait for their answers.
     #[must_use]
     pub fn open_requests(&self) -> usize {

@@ -34,6 +34,12 @@ impl Weight {
     pub fn get(self) -> f64 {
         self.0
     }
+
+    /// The same in hundredths, as the programs have it.
+    #[must_use]
+    pub fn hundredths(self) -> u32 {
+        (self.0 * 100.0).round() as u32
+    }
 }
 
 impl Default for Weight {

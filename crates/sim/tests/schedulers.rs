@@ -335,6 +335,68 @@ fn appease_lets_a_short_request_pass_long_ones() {
     assert!(response(Cas) > 1000 * MS, "its lead is kept by who once waited: {}", response(Cas));
 }
 
+/// Of customers who always want more than there is, one of weight 4 gets four times as much as one of weight 1: with equal
+/// closed loops, it waits a quarter as long.
+#[test]
+fn appease_gives_customers_their_parts() {
+    let outcome = run(&format!("settle_s = 2\n{TWO_QUEUES}").replace("duration_s = 5", "duration_s = 10"), Appease);
+    let mean = |id: &str| outcome.response_ms(id).unwrap().mean;
+    let ratio = mean("light") / mean("heavy");
+    assert!(ratio > 3.0 && ratio < 5.0, "{} ms and {} ms: {ratio}", mean("light"), mean("heavy"));
+}
+
+/// Who seldom asks does not notice twenty who ask all the time, but for a turn of the other lane.
+#[test]
+fn appease_spares_who_seldom_asks() {
+    let text = |crowd: &str| {
+        format!(
+            "cpus = 1\nduration_s = 20\nsettle_s = 2\n[[hog]]\nid = \"hog\"\n\
+            [[server]]\nid = \"web\"\nnumber = 30\nwork_ms = 5\n\
+            [[customer]]\nid = \"one\"\nto = \"web\"\narrivals = {{ closed_ms = {{ uniform = [150, 450] }} }}\n{crowd}"
+        )
+    };
+    let crowd =
+        "[[customer]]\nid = \"crowd\"\nnumber = 20\nto = \"web\"\narrivals = { closed_ms = { exponential = 10 } }\n";
+    let (alone, beside) = (p99_ms(&run(&text(""), Appease), "one"), p99_ms(&run(&text(crowd), Appease), "one"));
+    assert!(beside <= 1.3 * alone + 1.0, "{alone} ms alone, {beside} ms beside a crowd");
+}
+
+/// While all records are taken by requests that are not answered, the newest go without attention, and nothing else happens
+/// to them.
+#[test]
+fn appease_does_without_records() {
+    // Each of the front's processes waits for a single one behind, which never answers.
+    let text = |customers: u32| {
+        let times: Vec<String> = (0..100).map(|nth| (1 + nth * 10).to_string()).collect();
+        format!(
+            "cpus = 1\nduration_s = 4.8\n[[hog]]\nid = \"hogs\"\nnumber = 9\n\
+            [[server]]\nid = \"front\"\nnumber = 5000\nwork_ms = 0.05\ncalls = [{{ to = [\"behind\"] }}]\n\
+            [[server]]\nid = \"behind\"\nwork_ms = 100000\n\
+            [[server]]\nid = \"shell\"\nwork_ms = 50\n\
+            [[customer]]\nid = \"many\"\nnumber = {customers}\nto = \"front\"\narrivals = {{ at_ms = [{}] }}\n\
+            [[customer]]\nid = \"one\"\nto = \"shell\"\narrivals = {{ at_ms = [3500] }}\n",
+            times.join(", ")
+        )
+    };
+    let response = |customers| run(&text(customers), Appease).customer("one").unwrap().latest.unwrap().response_ns;
+    let (some_left, none_left) = (response(40), response(50));
+    assert!(some_left < 100 * MS && none_left > 300 * MS, "{some_left} and {none_left}");
+}
+
+/// A request has its record until the customer's next one, if it was answered, and not for four seconds: those of customers
+/// who ask six thousand times a second do not take up all of them.
+#[test]
+fn appease_frees_the_records_of_what_was_answered() {
+    let text = "cpus = 1\nduration_s = 4.8\n[[hog]]\nid = \"hogs\"\nnumber = 9\n\
+        [[server]]\nid = \"web\"\nnumber = 60\nwork_ms = 0.05\n[[server]]\nid = \"shell\"\nwork_ms = 50\n\
+        [[customer]]\nid = \"many\"\nnumber = 60\nto = \"web\"\narrivals = { closed_ms = 10 }\n\
+        [[customer]]\nid = \"one\"\nto = \"shell\"\narrivals = { at_ms = [3500] }\n";
+    let outcome = run(text, Appease);
+    let (response_ns, answered) =
+        (outcome.customer("one").unwrap().latest.unwrap().response_ns, outcome.customer("many").unwrap().answered);
+    assert!(answered > 20_000 && response_ns < 150 * MS, "{response_ns} beside {answered}");
+}
+
 #[test]
 fn machines_may_be_large() {
     let text = "cpus = 4096\nduration_s = 0.01\n[[hog]]\nid = \"hogs\"\nnumber = 20000\n\

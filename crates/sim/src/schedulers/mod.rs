@@ -69,6 +69,9 @@ pub trait Scheduler {
     /// A running task writes a message, known as above.
     fn wrote(&mut self, _machine: &Machine, _task: TaskId, _visit: VisitId) {}
 
+    /// A running task writes back to the customer of the request that it serves, and is done with it afterwards.
+    fn responded(&mut self, _machine: &Machine, _task: TaskId) {}
+
     /// The unhappiness over a request that is open changed otherwise than by time.
     fn changed(&mut self, _machine: &Machine, _request: RequestId) {}
 
