@@ -115,7 +115,10 @@ static __always_inline void forget_fair_queues(void)
 	}
 }
 
-/* Of the queues that are left, at least one, that of the customer who had the least. */
+/*
+ * Of the queues that are left, that of the customer who had the least. With several CPUs, of those that hold something: dozens may be
+ * empty that are not known to be, and to come back for each would take longer than all else. FAIR_QUEUES: there is none.
+ */
 static __noinline u32 least_served(struct fair_look *look)
 {
 	u32 i;
@@ -126,7 +129,9 @@ static __noinline u32 least_served(struct fair_look *look)
 	bpf_for(i, 0, FAIR_QUEUES) {
 		if (!(look->left >> i & 1))
 			continue;
-		if (look->best >= FAIR_QUEUES || policy_before(fair_vtimes[i], fair_vtimes[look->best % FAIR_QUEUES]))
+		if (look->best < FAIR_QUEUES && !policy_before(fair_vtimes[i], fair_vtimes[look->best % FAIR_QUEUES]))
+			continue;
+		if (nr_cpus == 1 || scx_bpf_dsq_nr_queued(DSQ_ATTENDED + i) > 0)
 			look->best = i;
 	}
 	return look->best;

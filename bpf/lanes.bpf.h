@@ -759,6 +759,11 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		s32 cpu = find_victim(p, queue, key, mono);
 
 		if (cpu >= 0) {
+			struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+			/* What a modest customer has in place of the other lane's turn is not the other lane's. */
+			if (cctx)
+				cctx->turn = 0;
 			count_sched(CNT_PREEMPTED);
 			scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice, enq_flags | SCX_ENQ_PREEMPT);
 			return;

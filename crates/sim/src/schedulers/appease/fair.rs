@@ -28,6 +28,8 @@ pub(super) struct Fair {
     /// Queues that may hold something, by bits; and those something was put in since [`Fair::forget`] looked last.
     waiting: u64,
     used: u64,
+    /// Those that do.
+    holding: u64,
     /// Only on one CPU a queue that is found empty is known to be empty: with several, the kernel's may be about to
     /// fill.
     has_one_cpu: bool,
@@ -41,6 +43,7 @@ impl Fair {
             clock: 0,
             waiting: 0,
             used: 0,
+            holding: 0,
             has_one_cpu: cpus == 1,
         }
     }
@@ -63,6 +66,7 @@ impl Fair {
 
     pub(super) fn push(&mut self, at: &mut Positions, queue: usize, task: TaskId, key: u64) {
         self.heaps[queue].push(at, task, key);
+        self.holding |= 1 << queue;
     }
 
     /// Whether a queue is of a customer who had less than its part.
@@ -80,42 +84,47 @@ impl Fair {
 
     /// The queue whose customer had the least, of those that hold something, and the first key in it.
     pub(super) fn first(&mut self) -> Option<(usize, u64)> {
-        let mut left = self.waiting;
-        while left != 0 {
-            let queue = self.least_served(left);
-            if let Some((key, _)) = self.heaps[queue].peek() {
-                return Some((queue, key));
-            }
-            left &= !(1 << queue);
-            if self.has_one_cpu {
-                self.waiting &= !(1 << queue);
-            }
+        let first = self.least_served(self.waiting & self.holding);
+        if self.has_one_cpu {
+            // The kernel finds those empty that it comes upon before.
+            let before =
+                |queue: usize| first.is_none_or(|first| (self.vtimes[queue], queue) < (self.vtimes[first], first));
+            let found = bits(self.waiting & !self.holding).filter(|&queue| before(queue));
+            self.waiting &= !found.fold(0, |found, queue| found | 1 << queue);
         }
-        None
+        first.and_then(|queue| Some((queue, self.heaps[queue].peek()?.0)))
     }
 
     /// The first task of that queue, off it.
     pub(super) fn take(&mut self, at: &mut Positions) -> Option<TaskId> {
         let (queue, _) = self.first()?;
         self.clock = fairness_clock(self.clock, self.vtimes[queue]);
-        self.heaps[queue].pop(at).map(|(_, task)| task)
+        let (_, task) = self.heaps[queue].pop(at)?;
+        if self.heaps[queue].len() == 0 {
+            self.holding &= !(1 << queue);
+        }
+        Some(task)
     }
 
     /// Once a while: a queue counts as empty when it is, and nothing was put in since the last look.
     pub(super) fn forget(&mut self) {
         let used = std::mem::take(&mut self.used);
-        for (queue, heap) in self.heaps.iter().enumerate() {
-            if used >> queue & 1 == 0 && heap.len() == 0 {
-                self.waiting &= !(1 << queue);
-            }
-        }
+        self.waiting &= used | self.holding;
     }
 
-    /// Of the queues in `left`, at least one, that of the customer who had the least; of equals the first.
-    fn least_served(&self, left: u64) -> usize {
-        let in_left = (0..FAIR_QUEUES).filter(|queue| left >> queue & 1 == 1);
-        in_left.min_by_key(|&queue| self.vtimes[queue]).unwrap_or(0)
+    /// Of some queues, that of the customer who had the least; of equals the first.
+    fn least_served(&self, of: u64) -> Option<usize> {
+        bits(of).min_by_key(|&queue| self.vtimes[queue])
     }
+}
+
+/// Queues that are set in a word.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lowest = (word != 0).then(|| word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(lowest)
+    })
 }
 
 #[cfg(test)]

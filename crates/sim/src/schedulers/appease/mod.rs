@@ -64,7 +64,7 @@ struct Cpu {
     overdue_until_ns: u64,
     /// The other lane is at its guaranteed turn: only modest customers displace it.
     turn: bool,
-    /// When that turn ends.
+    /// When that turn ends, whoever runs then; 0: there was none since the last look for a task.
     turn_until_ns: u64,
     /// Whose slice is over; it is queued only when another one is picked.
     held: Option<TaskId>,
@@ -173,6 +173,8 @@ impl Appease {
         let (queue, key) = (self.queue_for(task), standing.key.min(now_ns + LATEST_NS));
         self.fair.fills(queue);
         if wakes_up && let Some(cpu) = machine.idle_cpu(task).or_else(|| self.find_victim(machine, task, key)) {
+            // What a modest customer has in place of the other lane's turn is not the other lane's.
+            self.cpus[cpu as usize].turn = false;
             self.cpus[cpu as usize].local = Some(task);
             return Some(cpu);
         }
@@ -289,6 +291,7 @@ impl Scheduler for Appease {
         let local = self.cpus[cpu as usize].local.take();
         let next = local.or_else(|| {
             self.cpus[cpu as usize].turn = false;
+            self.cpus[cpu as usize].turn_until_ns = 0;
             self.next(machine, cpu, held)
         });
         if let Some(held) = held {
@@ -302,10 +305,9 @@ impl Scheduler for Appease {
     }
 
     fn slice_ns(&mut self, machine: &Machine, cpu: CpuId, task: TaskId) -> u64 {
-        let Cpu { turn, turn_until_ns, .. } = self.cpus[cpu as usize];
-        let slice_ns = self.processes[task as usize].slice_ns;
+        let (slice_ns, until_ns) = (self.processes[task as usize].slice_ns, self.cpus[cpu as usize].turn_until_ns);
         // Also who displaces the other lane at its turn is looked at when that is over.
-        if turn { slice_ns.min(turn_until_ns.saturating_sub(machine.now_ns())).max(1) } else { slice_ns }
+        if until_ns > 0 { slice_ns.min(until_ns.saturating_sub(machine.now_ns())).max(1) } else { slice_ns }
     }
 
     fn charge(&mut self, machine: &Machine, cpu: CpuId, task: TaskId, ran_ns: u64) {

@@ -285,11 +285,12 @@ impl Appease {
         }
     }
 
-    /// Where there is no record for a request, all remains as it was.
+    /// Where there is no record for a request, the task speaks for nobody.
     fn open_request(&mut self, machine: &Machine, task: TaskId) {
         let now_ns = machine.now_ns();
         self.process(task).reads_channel = true;
         let Some(attention) = asker(machine, task).and_then(|asker| self.requests.open(asker, task, now_ns)) else {
+            self.process(task).context_id = 0;
             return;
         };
         let process = self.process(task);
