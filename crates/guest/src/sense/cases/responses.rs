@@ -23,10 +23,10 @@ use crate::{
     sense::{
         answer::{self, Origin},
         device::{self, Device, Shape},
-        object::Kind,
+        object::{Kind, Link},
         program::{self, Program},
         rule::Rule,
-        stage::{SETTLE_MS, Stage},
+        stage::{Actor, SETTLE_MS, Stage},
         way::Way,
         wire::{End, Order},
     },
@@ -103,43 +103,55 @@ impl Ends {
     }
 }
 
+/// A server that reads a request of a customer elsewhere, and serves it until this is dropped.
+struct Served {
+    _rule: Rule,
+    link: Link,
+    peer: SocketAddr,
+    server: Actor,
+    customer: Actor,
+}
+
+impl Served {
+    fn begin(stage: &mut Stage) -> Result<Self> {
+        let rule = Rule::add(&format!("read accept :{PORT}"))?;
+        let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
+        let mut server = stage.actor("server", Some(&link.reader), None)?;
+        let mut customer = stage.actor("customer", None, Some(&link.writer))?;
+        customer.writes(&link)?;
+        server.reads()?;
+        Ok(Self { _rule: rule, link, peer, server, customer })
+    }
+}
+
 /// A server reads a request and answers it: then it is over for the server, and counted as answered.
 fn answered(stage: &mut Stage, order: &Order) -> Result<()> {
     let before = Ends::settled()?;
-    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
-    let (link, _) = stage.elsewhere()?.calls(NEAR, PORT)?;
-    let mut server = stage.actor("server", Some(&link.reader), None)?;
-    let mut customer = stage.actor("customer", None, Some(&link.writer))?;
-    customer.writes(&link)?;
-    server.reads()?;
+    let mut served = Served::begin(stage)?;
     clock::sleep_ms(SETTLE_MS);
-    stage.verdict("before the response", server.stands("current"));
-    server.does(order)?;
+    stage.verdict("before the response", served.server.stands("current"));
+    served.server.does(order)?;
     clock::sleep_ms(SETTLE_MS);
-    stage.verdict("after the response", server.stands("answered"));
+    stage.verdict("after the response", served.server.stands("answered"));
     stage.verdict("counted", Ends::must_become(before, Ends { answered: 1, ..Ends::NONE }, QUIET_MS));
-    customer.writes(&link)?;
-    server.reads()?;
-    stage.verdict("the next request", server.stands("current"));
+    served.customer.writes(&served.link)?;
+    served.server.reads()?;
+    stage.verdict("the next request", served.server.stands("current"));
     Ok(())
 }
 
 /// What was taken for the whole response was not: the next part opens the request again.
 fn more(stage: &mut Stage) -> Result<()> {
     let before = Ends::settled()?;
-    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
-    let (link, peer) = stage.elsewhere()?.calls(NEAR, PORT)?;
-    let mut server = stage.actor("server", Some(&link.reader), None)?;
-    stage.actor("customer", None, Some(&link.writer))?.writes(&link)?;
-    server.reads()?;
-    server.does(&ANSWER)?;
+    let mut served = Served::begin(stage)?;
+    served.server.does(&ANSWER)?;
     clock::sleep_ms(SETTLE_MS);
-    stage.verdict("taken for answered", server.stands("answered"));
+    stage.verdict("taken for answered", served.server.stands("answered"));
     // It computes all the time, and never sleeps and wakes up.
-    server.tell(&Order::Repeat(vec![ANSWER, Order::Burn(10)]))?;
+    served.server.tell(&Order::Repeat(vec![ANSWER, Order::Burn(10)]))?;
     clock::sleep_ms(SETTLE_MS);
-    stage.verdict("who goes on with it", server.attended(&by_peer(peer, &server), &[]));
-    drop(server);
+    stage.verdict("who goes on with it", served.server.attended(&by_peer(served.peer, &served.server), &[]));
+    drop(served);
     stage.verdict("counted once", Ends::must_become(before, Ends { answered: 1, ..Ends::NONE }, OVER_MS));
     Ok(())
 }
@@ -185,11 +197,7 @@ fn silence(stage: &mut Stage) -> Result<()> {
 /// A request whose server computes for longer than attention lasts.
 fn too_late(stage: &mut Stage) -> Result<()> {
     let before = Ends::settled()?;
-    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
-    let (link, _) = stage.elsewhere()?.calls(NEAR, PORT)?;
-    let mut server = stage.actor("server", Some(&link.reader), None)?;
-    stage.actor("customer", None, Some(&link.writer))?.writes(&link)?;
-    server.reads()?;
+    let _served = Served::begin(stage)?;
     // Its looking for orders is work, of little time.
     clock::sleep_ms(OVER_MS);
     stage.verdict("counted", Ends::must_become(before, Ends { timed_out: 1, ..Ends::NONE }, 1000));
@@ -199,19 +207,15 @@ fn too_late(stage: &mut Stage) -> Result<()> {
 /// What the time of day is makes no difference: nobody loses attention by it, or is thought to have waited for a day.
 fn clock_steps(stage: &mut Stage) -> Result<()> {
     let before = Ends::settled()?;
-    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
-    let (link, _) = stage.elsewhere()?.calls(NEAR, PORT)?;
-    let mut server = stage.actor("server", Some(&link.reader), None)?;
-    stage.actor("customer", None, Some(&link.writer))?.writes(&link)?;
-    server.reads()?;
+    let mut served = Served::begin(stage)?;
     for days in [1, -2, 1] {
         let mut time = clock_gettime(ClockId::Realtime);
         time.tv_sec += days * 24 * 3600;
         clock_settime(ClockId::Realtime, time).context("set the clock")?;
         clock::sleep_ms(SETTLE_MS);
-        stage.verdict(&format!("attended after a step of {days} days"), server.stands("current"));
+        stage.verdict(&format!("attended after a step of {days} days"), served.server.stands("current"));
     }
-    server.does(&ANSWER)?;
+    served.server.does(&ANSWER)?;
     stage.verdict("counted", Ends::must_become(before, Ends { answered: 1, ..Ends::NONE }, QUIET_MS));
     Ok(())
 }
