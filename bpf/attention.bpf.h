@@ -138,7 +138,7 @@ static __always_inline void count(u32 which)
 
 static __always_inline bool is_armed(void)
 {
-	return armed.on;
+	return policy != APPEASE_POLICY_STEADY && armed.on;
 }
 
 /* Whether messages are followed, each: policies appease and cas. */

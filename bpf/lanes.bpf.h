@@ -9,7 +9,7 @@
 #define APPEASE_LANES_BPF_H
 
 #include "fair.bpf.h"
-#include "policy/progress.h"
+#include "groups.bpf.h"
 
 #define MAX_RT_PRIO 100
 #define SCHED_BATCH_POLICY 3
@@ -59,6 +59,7 @@ enum sched_counter {
 	CNT_SHARE_CALLED_IN,	/* turns of the other lane that its share was due for */
 	CNT_OVERDUE,		/* tasks that waited too long */
 	CNT_REENQUEUED,		/* tasks displaced by realtime work that came back to the queues */
+	CNT_DISPLACED,		/* running tasks displaced in the other lane by who had less */
 	CNT_SECTIONS,		/* tasks displaced inside a program that went first to leave it */
 	NR_SCHED_COUNTERS,
 };
@@ -91,6 +92,7 @@ struct task_ctx {
 	u32 turn_for;	/* customer who pays for its turns; 0: nobody has to share */
 	u32 customer;	/* whose event woke it up last; 0: not known */
 	u32 lane;	/* in which it was queued last */
+	u32 group;	/* cgroup whose weight counts; 0: the root */
 	u32 sections;	/* so often in a row it went first to leave a program, see sections.bpf.h */
 	u32 mistaken;	/* so many more requests that it reads must be of who woke it, until that is believed again */
 	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
@@ -491,6 +493,15 @@ grant:
 	lend(process, opened_ns, weight, mono);
 }
 
+/* What @ran adds to @p's virtual time, ns. */
+static __always_inline u64 vtime_for(const struct task_struct *p, const struct task_ctx *tctx, u64 ran)
+{
+	u32 weight = progress_weight(p->static_prio - DEFAULT_PRIO);
+	u64 charge = progress_charge(ran, weight);
+
+	return tctx->group ? charge_in_group(tctx->group, weight, charge) : charge;
+}
+
 /* Charges the request that @p serves, or the loan or the start that it runs on; false if it has none. */
 static __always_inline bool charge_attended(struct task_struct *p, struct task_ctx *tctx, u64 ran)
 {
@@ -592,7 +603,7 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 	if (lane >= APPEASE_LANE_OTHER) {
 		if (lane == APPEASE_LANE_OTHER)
 			queue_vtime = progress_clock(queue_vtime, tctx->vtime, ran);
-		tctx->vtime += progress_charge(ran, p->scx.weight);
+		tctx->vtime += vtime_for(p, tctx, ran);
 	} else if (lane == APPEASE_LANE_KERNEL) {
 		cctx->kernel_ns += ran;
 	}
@@ -640,28 +651,6 @@ static __always_inline void kick_idle(struct task_struct *p)
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-}
-
-/* Queues @p in the other or the idle lane. */
-static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 enq_flags)
-{
-	/* Who says that it is batch work is in no hurry when it wakes up. */
-	u64 credit = p->policy == SCHED_BATCH_POLICY ? 0 : slice_ns;
-	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, credit);
-	u32 lane = plain_lane(p);
-
-	tctx->vtime = vtime;
-	tctx->lane = lane;
-	tctx->queued_ns = now;
-	if (lane == APPEASE_LANE_IDLE) {
-		maybe_idle = true;
-		scx_bpf_dsq_insert_vtime(p, DSQ_IDLE, slice_ns, vtime, enq_flags);
-	} else {
-		maybe_other = true;
-		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
-	}
-	count_sched(CNT_OTHER);
-	kick_idle(p);
 }
 
 /* Whether an attended task in @queue with @key takes the CPU from another one. */

@@ -15,7 +15,7 @@
  */
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
-#include "lanes.bpf.h"
+#include "others.bpf.h"
 #include "sections.bpf.h"
 #include "unhappiest.bpf.h"
 
@@ -261,14 +261,16 @@ static __always_inline void move_lifted(void)
 static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tctx)
 {
 	struct task_ctx *heir = try_task_ctx(p->pid == p->tgid ? p->real_parent : p->group_leader);
+	u64 most;
 
 	if (!heir)
 		return;
 	if (policy == APPEASE_POLICY_CAS && p->pid == p->tgid)
 		return_share(p);
-	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, queue_vtime, slice_ns);
+	most = vtime_for(p, tctx, slice_ns);
+	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, queue_vtime, most);
 	/* It may sleep once more on its way out. */
-	tctx->vtime = progress_start(tctx->vtime, queue_vtime, slice_ns);
+	tctx->vtime = progress_start(tctx->vtime, queue_vtime, most);
 }
 
 /*
@@ -470,6 +472,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->vtime = 0;
+	if (bpf_core_field_exists(args->cgroup))
+		tctx->group = group_of(args->cgroup);
 	if (policy == APPEASE_POLICY_CAS && args->fork && p->pid == p->tgid && is_armed()) {
 		tctx->made_ns = bpf_ktime_get_ns();
 		tctx->start_ns = SHARE_START_NS;
@@ -479,7 +483,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 		/* With what it has run since it was charged last, if it is ours. */
 		ran = current->se.sum_exec_runtime - parent->ran_ns;
 		if (current->scx.flags & SCX_TASK_QUEUED)
-			tctx->vtime += progress_charge(ran < slice_ns ? ran : slice_ns, current->scx.weight);
+			tctx->vtime += vtime_for(current, parent, ran < slice_ns ? ran : slice_ns);
 	}
 	return 0;
 }
@@ -491,7 +495,15 @@ void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 	if (!tctx)
 		return;
 	tctx->ran_ns = p->se.sum_exec_runtime;
-	tctx->vtime = progress_start(tctx->vtime, queue_vtime, slice_ns);
+	tctx->vtime = progress_start(tctx->vtime, queue_vtime, vtime_for(p, tctx, slice_ns));
+}
+
+void BPF_STRUCT_OPS(appease_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
+{
+	struct task_ctx *tctx = try_task_ctx(p);
+
+	if (tctx)
+		tctx->group = group_of(to);
 }
 
 /* It ends, or goes to another class: what it ran here is not lost, what it runs there does not count. */
@@ -524,7 +536,7 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 		__sync_fetch_and_add(&command->lane_ns[lane], tctx->lane_ns[lane]);
 }
 
-/* Moves the tasks of a queue that waited too long to the overdue ones. */
+/* Moves the tasks of a queue that waited too long to the overdue ones, and counts who wants the CPU in which cgroup. */
 static __noinline void scan(u64 dsq, u64 now)
 {
 	struct task_struct *p;
@@ -533,7 +545,9 @@ static __noinline void scan(u64 dsq, u64 now)
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
-		if (tctx && policy_before(tctx->queued_ns + longest_wait_ns, now) &&
+		if (tctx && nr_groups && tctx->lane == APPEASE_LANE_OTHER)
+			count_in_group(tctx->group, progress_weight(p->static_prio - DEFAULT_PRIO));
+		if (tctx && dsq != DSQ_OVERDUE && policy_before(tctx->queued_ns + longest_wait_ns, now) &&
 		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, DSQ_OVERDUE, 0)) {
 			maybe_overdue = true;
 			count_sched(CNT_OVERDUE);
@@ -562,6 +576,20 @@ static __always_inline void see_off(void)
 	scx_bpf_put_cpumask(online);
 }
 
+/* Those of the other lane that run are counted with those that wait. */
+static __noinline void count_running(void)
+{
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(i);
+		struct task_ctx *tctx = curr ? try_task_ctx(curr) : NULL;
+
+		if (tctx && tctx->lane == APPEASE_LANE_OTHER && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE))
+			count_in_group(tctx->group, progress_weight(curr->static_prio - DEFAULT_PRIO));
+	}
+}
+
 static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
@@ -576,6 +604,11 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 		scan(DSQ_IDLE, now);
 	if (may_hold(&maybe_background))
 		scan(DSQ_BACKGROUND, now);
+	if (nr_groups) {
+		scan(DSQ_OVERDUE, now);
+		count_running();
+		group_count++;
+	}
 	see_off();
 	bpf_timer_start(timer, SCAN_NS, 0);
 	return 0;
@@ -622,6 +655,10 @@ SCX_OPS_DEFINE(appease_ops,
 	       .enable		= (void *)appease_enable,
 	       .disable		= (void *)appease_disable,
 	       .exit_task	= (void *)appease_exit_task,
+	       .cgroup_init	= (void *)appease_cgroup_init,
+	       .cgroup_exit	= (void *)appease_cgroup_exit,
+	       .cgroup_move	= (void *)appease_cgroup_move,
+	       .cgroup_set_weight = (void *)appease_cgroup_set_weight,
 	       .init		= (void *)appease_init,
 	       .exit		= (void *)appease_exit,
 	       .flags		= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED | SCX_OPS_KEEP_BUILTIN_IDLE,

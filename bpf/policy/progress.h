@@ -1,15 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The other lane: steady progress for everybody whom nobody waits for.
+ * Steady progress: the other lane's order, for everybody whom nobody waits for; under policy steady, for all.
  *
  * Problem: what nobody waits for must still get on, predictably, whatever the attended lane does, and what a user
- * set with nice must have its direct effect.
+ * set with nice, or a cgroup's cpu.weight, must have its direct effect. Time-sharing classes that reward sleep take batch work
+ * that forks and waits for somebody at a keyboard, and a display server with a backlog for batch work (SVR4 UNIX Scheduler
+ * Unacceptable for Multimedia, section 5).
  *
- * Rule: weighted fair queueing by virtual time. A task that ran r nanoseconds at weight w is charged 100 r / w;
+ * Rule: weighted fair queueing by virtual time. A task that ran r nanoseconds at weight w is charged 1024 r / w;
  * the smallest virtual time runs first. A task that slept comes back at most @credit_ns (one slice; nothing for batch work)
- * behind the clock of the queue, so that it runs soon but cannot save up. What a child ran ahead of the clock when it ends is
+ * behind the clock of the queue, so that it runs soon but cannot save up; and it takes the CPU from one that is ahead of it by
+ * PROGRESS_MARGIN_NS. So who wants less than its part has it at once, whatever it is, and who wants more has its part: a
+ * display server with a backlog, too. What a child ran ahead of the clock when it ends is
  * its parent's debt, up to a slice, and a parent's debt is its new child's: who lets children do its work has no more than
  * who does it alone.
+ *
+ * Weights of cgroups: a task's part of its cgroup is its weight by the sum S of those that want the CPU in it, and the cgroup's part
+ * of its parent is its own weight W by the sum there. So in each cgroup above the task its charge is S / W times as much. The sums are
+ * counted ten times a second (groups.bpf.h).
+ *
  * Beside it two guarantees:
  *
  *	share	in each epoch the lane gets its share of each CPU where it has work, and what it then did not get, in the
@@ -24,7 +33,7 @@
  *
  * Limits: slices end at scheduler ticks, so a turn may be one tick too long (4 ms at 250 Hz). The second guarantee
  * holds for as many tasks as have room in that share of the limit; where more wait, first come first served stands in
- * place of weights. Weights of cgroups do not count yet, only those of tasks.
+ * place of weights. A cgroup that gets or loses much work has its old part for up to 200 ms.
  */
 #ifndef APPEASE_POLICY_PROGRESS_H
 #define APPEASE_POLICY_PROGRESS_H
@@ -40,12 +49,62 @@
 /* Most of an epoch that kernel threads may take at once, per cent. */
 #define PROGRESS_KERNEL_PCT 75U
 
+/* Weight of nice 0, and of a cgroup with cpu.weight 100. */
+#define PROGRESS_WEIGHT_0 1024U
+/* Who wakes up does not take the CPU from another for less virtual time, ns. */
+#define PROGRESS_MARGIN_NS 1000000ULL
+/* Most that one charge comes to by weights of cgroups, ns: an hour. */
+#define PROGRESS_CHARGE_MAX_NS 3600000000000ULL
+
+/* Weights of nice -20 to 19: each a quarter more than the next, as the kernel's own scheduler has them. */
+static const u32 progress_weights[40] = {
+	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
+	9548, 7620, 6100, 4904, 3906, 3121, 2501, 1991, 1586, 1277,
+	1024, 820, 655, 526, 423, 335, 272, 215, 172, 137,
+	110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+};
+
+/* Weight of a task of @nice. */
+static inline u32 progress_weight(s32 nice)
+{
+	u64 step = (u32)(nice + 20);
+
+	return progress_weights[step < 40 ? step : 39];
+}
+
+/* Weight of a cgroup with @cpu_weight, 1 to 10,000. */
+static inline u32 progress_group_weight(u32 cpu_weight)
+{
+	return cpu_weight * PROGRESS_WEIGHT_0 / 100;
+}
+
 /* Virtual time for @ran_ns at @weight, ns. */
 static inline u64 progress_charge(u64 ran_ns, u32 weight)
 {
-	if (weight == POLICY_WEIGHT_DEFAULT)
+	if (weight == PROGRESS_WEIGHT_0)
 		return ran_ns;
-	return ran_ns * POLICY_WEIGHT_DEFAULT / (weight ? weight : 1);
+	return ran_ns * PROGRESS_WEIGHT_0 / (weight ? weight : 1);
+}
+
+/* What @charge_ns comes to in a cgroup of @weight, in which entities of @sum in all want the CPU, ns. */
+static inline u64 progress_group_charge(u64 charge_ns, u64 sum, u32 weight)
+{
+	if (charge_ns > PROGRESS_CHARGE_MAX_NS)
+		charge_ns = PROGRESS_CHARGE_MAX_NS;
+	if (sum > PROGRESS_WEIGHT_0 * 1000000ULL)
+		sum = PROGRESS_WEIGHT_0 * 1000000ULL;
+	if (sum == weight)
+		return charge_ns;
+	/* Of an hour, the product would not fit. */
+	if (charge_ns > PROGRESS_CHARGE_MAX_NS / 1000)
+		return charge_ns / (weight ? weight : 1) * sum;
+	return charge_ns * sum / (weight ? weight : 1);
+}
+
+/* Whether a task that wakes up with @wakee_vtime takes the CPU from one that has come to @running_vtime. */
+static inline bool progress_displaces(u64 wakee_vtime, u64 running_vtime)
+{
+	return policy_before(wakee_vtime + PROGRESS_MARGIN_NS, running_vtime);
 }
 
 /*

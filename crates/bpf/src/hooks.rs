@@ -18,7 +18,7 @@ pub struct MissingHook {
 /// When a hook is wanted; those that cost somebody something are attached only while they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Always.
+    /// Under every policy that watches.
     Always,
     /// Where attention is followed: under every policy but rbpe.
     Attention,
@@ -54,7 +54,7 @@ impl Hook {
     /// Whether it is wanted from the start to the end.
     pub(crate) fn is_for_good(&self, options: &SenseOptions) -> bool {
         match self.wanted {
-            Wanted::Always => true,
+            Wanted::Always => options.policy.watches(),
             Wanted::Attention => options.policy.follows_attention(),
             Wanted::Told => options.tells && options.policy.follows_attention(),
             Wanted::Confidence => options.policy == Policy::Rsio,

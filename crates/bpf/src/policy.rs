@@ -15,13 +15,22 @@ pub enum Policy {
     /// Requests by total unhappiness, by weight of request and customer; then their unhappiest process (Customer Appeasement,
     /// section 4).
     Cas,
+    /// Nobody is attended: steady progress for all, by weight and by what each had (after SVR4 UNIX Scheduler Unacceptable for Multimedia,
+    /// section 5.3).
+    Steady,
 }
 
 impl Policy {
     /// Whether it is about who serves whom, and not about reads from any socket.
     #[must_use]
     pub fn follows_attention(self) -> bool {
-        self != Self::Rbpe
+        !matches!(self, Self::Rbpe | Self::Steady)
+    }
+
+    /// Whether it goes by what is read and written at all.
+    #[must_use]
+    pub fn watches(self) -> bool {
+        self != Self::Steady
     }
 
     /// Whether what is done for a customer is told apart by requests: each with its opening, cost and response.
@@ -38,6 +47,7 @@ impl fmt::Display for Policy {
             Self::Rsio => "rsio",
             Self::Rbpe => "rbpe",
             Self::Cas => "cas",
+            Self::Steady => "steady",
         })
     }
 }

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fs, mem::MaybeUninit, os::fd::AsFd, time::Duration};
 
 use libbpf_rs::{Link, MapCore, MapFlags};
-use scx_utils::{scx_ops_load, scx_ops_open, uei_exited, uei_read};
+use scx_utils::{compat, scx_ops_load, scx_ops_open, uei_exited, uei_read};
+use tracing::debug;
 
 use crate::{
     Error, LANES, LaneTimes, Sensor,
@@ -61,6 +62,11 @@ pub struct Scheduler {
     _link: Link,
 }
 
+/// Whether the kernel was built with `CONFIG_EXT_GROUP_SCHED`.
+fn has_cgroups() -> bool {
+    compat::struct_has_field("sched_ext_ops", "cgroup_set_weight").unwrap_or(false)
+}
+
 impl Scheduler {
     /// Attaches the scheduler, which then schedules all tasks by what `sensor` sees.
     ///
@@ -100,6 +106,18 @@ impl Scheduler {
             // There is no other CPU that could have queued something meanwhile; a callback less each time it goes idle.
             ops.update_idle = std::ptr::null_mut();
             open.progs.appease_update_idle.set_autoload(false);
+        }
+        if !has_cgroups() {
+            debug!("this kernel's sched_ext knows no cgroups: their weights do not count");
+            ops.cgroup_init = std::ptr::null_mut();
+            ops.cgroup_exit = std::ptr::null_mut();
+            ops.cgroup_move = std::ptr::null_mut();
+            ops.cgroup_set_weight = std::ptr::null_mut();
+            let progs = &mut open.progs;
+            progs.appease_cgroup_init.set_autoload(false);
+            progs.appease_cgroup_exit.set_autoload(false);
+            progs.appease_cgroup_move.set_autoload(false);
+            progs.appease_cgroup_set_weight.set_autoload(false);
         }
         let shared = &sensor.main.maps;
         let maps = &mut open.maps;
@@ -158,7 +176,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not answer.
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        const NAMES: [&str; 8] = [
+        const NAMES: [&str; 9] = [
             "put on an idle CPU at once",
             "queued as attended",
             "queued as other or idle",
@@ -166,6 +184,7 @@ impl Scheduler {
             "turns that the other lane's share was due for",
             "tasks that waited too long",
             "brought back after realtime work",
+            "displaced in the other lane by who had less",
             "displaced inside a program, which they left first",
         ];
         read_counters(&self.skel.maps.sched_counters, &NAMES)

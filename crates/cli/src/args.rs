@@ -267,6 +267,8 @@ pub enum PolicyArg {
     Rbpe,
     /// Requests by their unhappiness times their weight, and the unhappiest process of each first.
     Cas,
+    /// Nobody first: steady progress for all, by nice value and cpu.weight.
+    Steady,
 }
 
 /// Backends by name.
@@ -303,6 +305,7 @@ impl Run {
                 PolicyArg::Rsio => Policy::Rsio,
                 PolicyArg::Rbpe => Policy::Rbpe,
                 PolicyArg::Cas => Policy::Cas,
+                PolicyArg::Steady => Policy::Steady,
             },
             backend: match self.backend {
                 BackendArg::Auto => BackendKind::Auto,
@@ -373,7 +376,7 @@ mod tests {
         let error = Args::try_parse_from(["appease", "run", "--policy", "cfs"]).expect_err("unknown").to_string();
         insta::assert_snapshot!(error, @r"
         error: invalid value 'cfs' for '--policy <POLICY>'
-          [possible values: appease, rsio, rbpe, cas]
+          [possible values: appease, rsio, rbpe, cas, steady]
 
           tip: a similar value exists: 'cas'
 

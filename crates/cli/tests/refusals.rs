@@ -107,7 +107,7 @@ fn x11_refuses_without_an_x_display() {
 fn nonsense_on_the_command_line_is_named() {
     let dir = tempfile::tempdir().expect("a directory");
     for (args, wanted) in [
-        (&["run", "--policy", "cfs"][..], "[possible values: appease, rsio, rbpe, cas]"),
+        (&["run", "--policy", "cfs"][..], "[possible values: appease, rsio, rbpe, cas, steady]"),
         (&["run", "--backend", "magic"], "[possible values: auto, scx, nice, none]"),
         (
             &["run", "--policy", "rbpe", "--backend", "scx"],

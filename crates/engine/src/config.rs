@@ -44,7 +44,10 @@ impl BackendKind {
     #[must_use]
     pub fn choose(self, policy: Policy, features: &Features) -> Self {
         match self {
-            Self::Auto if policy == Policy::Rbpe || !features.can_load_schedulers() => Self::Nice,
+            Self::Auto if policy == Policy::Rbpe => Self::Nice,
+            // Nothing else can do what it does: who starts it shall hear why it cannot be.
+            Self::Auto if policy == Policy::Steady => Self::Scx,
+            Self::Auto if !features.can_load_schedulers() => Self::Nice,
             Self::Auto => Self::Scx,
             named => named,
         }
@@ -219,6 +222,13 @@ impl Config {
                 allowed: "nice or auto with --policy rbpe, which is one of nice values".into(),
             });
         }
+        if options.policy == Policy::Steady && matches!(options.backend, BackendKind::Nice | BackendKind::None) {
+            return Err(ConfigError {
+                option: "backend",
+                given: options.backend.name().into(),
+                allowed: "scx or auto with --policy steady, which watches nobody whom others could serve".into(),
+            });
+        }
         if options.partial && options.backend == BackendKind::Nice {
             return Err(ConfigError {
                 option: "backend",
@@ -303,6 +313,17 @@ mod tests {
     }
 
     #[test]
+    fn steady_is_for_the_scx_backend() {
+        let of = |backend| Config::new(&Options { policy: Policy::Steady, backend, ..Options::default() });
+        assert!(of(BackendKind::Auto).is_ok() && of(BackendKind::Scx).is_ok());
+        let refusal = of(BackendKind::Nice).expect_err("nonsense").to_string();
+        assert_eq!(
+            refusal,
+            "--backend is nice: allowed is scx or auto with --policy steady, which watches nobody whom others could serve"
+        );
+    }
+
+    #[test]
     fn nice_values_are_taken_where_nothing_else_is() {
         let of = |files: &[(&str, &str)], policy| {
             let root = crate::names::tests::root(files);
@@ -312,6 +333,7 @@ mod tests {
         assert_eq!(of(&[], Policy::Appease), BackendKind::Nice);
         assert_eq!(of(&sched_ext, Policy::Rsio), BackendKind::Scx);
         assert_eq!(of(&sched_ext, Policy::Rbpe), BackendKind::Nice);
+        assert_eq!(of(&[], Policy::Steady), BackendKind::Scx);
         let partial = Options { partial: true, backend: BackendKind::Nice, ..Options::default() };
         let refusal = Config::new(&partial).expect_err("nonsense").to_string();
         assert_eq!(

@@ -27,8 +27,7 @@ impl Scopes {
 
     /// Every application in a group of its own.
     pub fn each_its_own() -> Result<Self> {
-        let file = format!("{ROOT}/cgroup.subtree_control");
-        fs::write(&file, "+cpu").with_context(|| format!("write +cpu to {file}"))?;
+        controlled_root()?;
         Ok(Self { each_its_own: true, nice: None })
     }
 
@@ -68,7 +67,20 @@ impl Scopes {
     }
 }
 
-fn put(dir: &Path, pid: &str) -> Result<()> {
+/// The root, whose groups have weights from now on.
+pub fn controlled_root() -> Result<&'static Path> {
+    control(Path::new(ROOT))?;
+    Ok(Path::new(ROOT))
+}
+
+/// Gives the groups in `dir` weights.
+pub fn control(dir: &Path) -> Result<()> {
+    let file = dir.join("cgroup.subtree_control");
+    fs::write(&file, "+cpu").with_context(|| format!("write +cpu to {}", file.display()))
+}
+
+/// Puts a process into the group `dir`.
+pub fn put(dir: &Path, pid: &str) -> Result<()> {
     let file = dir.join("cgroup.procs");
     match fs::write(&file, pid) {
         // It has ended meanwhile.

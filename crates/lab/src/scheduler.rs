@@ -9,7 +9,7 @@ use crate::host::Layout;
 /// The peers that `appease-lab peers` builds.
 pub const PEERS: [&str; 4] = ["scx_bpfland", "scx_lavd", "scx_flash", "scx_cosmos"];
 /// Our policies; a new one is a line here.
-const POLICIES: [&str; 4] = ["appease", "rsio", "rbpe", "cas"];
+const POLICIES: [&str; 5] = ["appease", "rsio", "rbpe", "cas", "steady"];
 /// Its backends, likewise: one that acts by nice values, and one that only watches, to tell what watching costs.
 const BACKENDS: [&str; 3] = ["scx", "nice", "none"];
 /// What can be written without building a peer.
@@ -125,7 +125,7 @@ mod tests {
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
         insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
-        insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio, rbpe, cas"#);
+        insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio, rbpe, cas, steady"#);
         insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, nice, none"#);
         assert!(told("appeased").contains("is not known"));
         assert!(!told("scx_../../bin/sh").is_empty());

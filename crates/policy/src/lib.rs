@@ -16,8 +16,8 @@ pub use response::{Among, End};
 pub use sys::{
     CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS, FAIRNESS_CREDIT_NS,
     FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT,
-    POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS,
-    RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT,
+    PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -41,6 +41,14 @@ native! {
     unhappiness_ns(opened_ns: u64, served_ns: u64, now_ns: u64) -> u64;
     /// Whether the holder of the first key displaces the holder of the second.
     unhappiness_preempts(wakee_key: u64, running_key: u64, margin_ns: u64) -> bool;
+    /// Weight of a task by its nice value.
+    progress_weight(nice: i32) -> u32;
+    /// Weight of a cgroup by its `cpu.weight`.
+    progress_group_weight(cpu_weight: u32) -> u32;
+    /// What a charge comes to in a cgroup.
+    progress_group_charge(charge_ns: u64, sum: u64, weight: u32) -> u64;
+    /// Whether who wakes up takes the CPU from who has it, by their virtual times.
+    progress_displaces(wakee_vtime: u64, running_vtime: u64) -> bool;
     /// Virtual time for CPU time at a weight.
     progress_charge(ran_ns: u64, weight: u32) -> u64;
     /// The clock of the queue after a task has run.

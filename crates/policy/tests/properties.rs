@@ -3,9 +3,10 @@
 
 use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT,
-    PROGRESS_PIECE_NS, budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up, progress_charge,
-    progress_clock, progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits,
-    progress_overdue_until, progress_owed, progress_share, progress_start, unhappiness_key, unhappiness_ns,
+    PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up,
+    progress_charge, progress_clock, progress_displaces, progress_group_charge, progress_group_weight,
+    progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_overdue_until,
+    progress_owed, progress_share, progress_start, progress_weight, unhappiness_key, unhappiness_ns,
     unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
@@ -68,7 +69,39 @@ proptest! {
 
     #[test]
     fn virtual_time_is_charged_by_weight(ran in 0..SECOND_NS, weight in 1u32..10_000) {
-        prop_assert_eq!(progress_charge(ran, weight), ran * u64::from(POLICY_WEIGHT_DEFAULT) / u64::from(weight));
+        prop_assert_eq!(progress_charge(ran, weight), ran * u64::from(PROGRESS_WEIGHT_0) / u64::from(weight));
+    }
+
+    /// Each nice value weighs less than the one before it, by a quarter at most a little off; what is out of range is the last.
+    #[test]
+    fn nice_values_are_a_quarter_apart(nice in -20..19i32) {
+        let ratio = f64::from(progress_weight(nice)) / f64::from(progress_weight(nice + 1));
+        prop_assert!((1.18..1.31).contains(&ratio), "{}", ratio);
+        prop_assert_eq!(progress_weight(nice + 1000), progress_weight(19));
+        prop_assert_eq!(progress_weight(-nice - 1000), progress_weight(19));
+    }
+
+    /// Who is alone in a cgroup has all of its part; one of n has an n-th.
+    #[test]
+    fn a_cgroup_is_shared_by_who_wants_it(charge in 0..SECOND_NS, cpu_weight in 1u32..=10_000, n in 1u64..1000) {
+        let weight = progress_group_weight(cpu_weight);
+        let alone = progress_group_charge(charge, u64::from(PROGRESS_WEIGHT_0), weight);
+        prop_assert_eq!(alone, charge * u64::from(PROGRESS_WEIGHT_0) / u64::from(weight));
+        let one_of_many = progress_group_charge(charge, n * u64::from(PROGRESS_WEIGHT_0), weight);
+        prop_assert!(one_of_many.abs_diff(alone * n) <= n);
+    }
+
+    /// Whatever is charged in however full a cgroup: more of it is never less.
+    #[test]
+    fn charges_in_cgroups_do_not_wrap(charge: u64, sum: u64, weight: u32) {
+        let charged = progress_group_charge(charge, sum, weight);
+        prop_assert!(progress_group_charge(charge.saturating_add(1 << 40), sum, weight) >= charged);
+    }
+
+    /// Of two who wake each other, at most one displaces the other.
+    #[test]
+    fn displacing_in_the_other_lane_is_one_way(a in 0..YEAR_NS, b in 0..YEAR_NS) {
+        prop_assert!(!(progress_displaces(a, b) && progress_displaces(b, a)));
     }
 
     #[test]
@@ -181,7 +214,7 @@ proptest! {
                 until = progress_overdue_until(until, now, turn);
             }
             let piece = PROGRESS_PIECE_NS as u64;
-            prop_assert!(at_once < piece * 100 / (100 - part) + turn, "{at_once} at once");
+            prop_assert!(at_once <= piece * 100 / (100 - part) + turn, "{at_once} at once");
             now += pause;
             // A turn may be longer than a piece, which is then forgotten.
             longest = longest.max(turn);

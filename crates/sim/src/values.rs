@@ -1,6 +1,6 @@
 //! Numbers that must lie in a range, checked where they enter.
 
-use appease_policy::elevation_nice;
+use appease_policy::{PROGRESS_WEIGHT_0, elevation_nice, progress_weight};
 use serde::{Deserialize, Serialize};
 
 /// A number out of its range, and which range that is.
@@ -105,15 +105,9 @@ impl From<Alpha> for f64 {
 #[serde(try_from = "i64", into = "i64")]
 pub struct Nice(i8);
 
-/// The kernel's weights of the nice values from -20 to 19: a step of one is about a quarter.
-const NICE_WEIGHTS: [u32; 40] = [
-    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
-    1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
-];
-
 impl Nice {
     /// Weight of nice 0.
-    pub const WEIGHT_0: u32 = 1024;
+    pub const WEIGHT_0: u32 = PROGRESS_WEIGHT_0;
 
     /// The number.
     #[must_use]
@@ -130,13 +124,7 @@ impl Nice {
     /// The kernel's weight for it; 1024 at nice 0.
     #[must_use]
     pub fn weight(self) -> u32 {
-        NICE_WEIGHTS[(i32::from(self.0) + 20) as usize]
-    }
-
-    /// The same where 100 is that of nice 0, as sched_ext tells it.
-    #[must_use]
-    pub fn weight_pct(self) -> u32 {
-        (self.weight() * 100 / Self::WEIGHT_0).clamp(1, 10_000)
+        progress_weight(self.0.into())
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Verdicts, shares, task::Task, within};
+use super::{Verdicts, shares_of, task::Task, within};
 use crate::{
     clock::{self, Deadline},
     scheduler,
@@ -80,7 +80,7 @@ fn stays_briefly(task: &Task, cpu: u32) -> Result<()> {
 
 /// Whether nobody is far behind the others.
 fn get_on<const N: usize>(tasks: [&Task; N]) -> Result<()> {
-    let found = shares(tasks, WINDOW_MS)?;
+    let found = shares_of(tasks, WINDOW_MS)?;
     let least = LEAST_PART * found.iter().sum::<f64>() / f64::from(u32::try_from(N)?);
     ensure!(least > 0.0, "nobody ran");
     ensure!(found.iter().all(|share| *share >= least), "shares are {found:.1?} %; at least {least:.1} % are wanted");

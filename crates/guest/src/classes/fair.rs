@@ -2,14 +2,12 @@
 
 use anyhow::Result;
 
-use super::{Verdicts, shares, task::Task, within};
+use super::{Verdicts, shares_of, task::Task, within};
 
 /// The kernel's weights of nice values.
 const WEIGHT_0: f64 = 1024.0;
 const WEIGHT_5: f64 = 335.0;
 const WEIGHT_19: f64 = 15.0;
-/// The kernel tells schedulers of `sched_ext` weights in hundredths of that of nice 0, rounded: 1 where it means 1.46.
-const TOLD_19: f64 = 0.01 * WEIGHT_0;
 /// How far ratios may be off, as parts of one: turns are of milliseconds, and some are cut by the ends of a window.
 const TOLERANCE: f64 = 0.1;
 /// The same where a share is some ten turns long, of which one may be cut.
@@ -33,26 +31,26 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     let idle = Task::hog("chrt --idle 0")?;
     {
         let (five, nineteen) = (Task::hog("nice -n 5")?, Task::hog("nice -n 19")?);
-        let [all, some, little, nothing] = shares([&hog, &five, &nineteen, &idle], LONG_MS)?;
+        let [all, some, little, nothing] = shares_of([&hog, &five, &nineteen, &idle], LONG_MS)?;
         let [low, high] = [1.0 - TOLERANCE, 1.0 + TOLERANCE].map(|part| part * WEIGHT_0 / WEIGHT_5);
         within(verdicts, "nice_0_to_5_ratio", all / some, low, high);
-        let low = (1.0 - FEW_TURNS_TOLERANCE) * WEIGHT_0 / WEIGHT_19;
-        let high = (1.0 + FEW_TURNS_TOLERANCE) * WEIGHT_0 / TOLD_19;
+        let [low, high] =
+            [1.0 - FEW_TURNS_TOLERANCE, 1.0 + FEW_TURNS_TOLERANCE].map(|part| part * WEIGHT_0 / WEIGHT_19);
         within(verdicts, "nice_0_to_19_ratio", all / little, low, high);
         within(verdicts, "idle_beside_others_pct", nothing, f64::MIN_POSITIVE, IDLE_MOST_PCT);
     }
     {
         let batch = Task::hog("chrt --batch 0")?;
-        let [one, other] = shares([&hog, &batch], SHORT_MS)?;
+        let [one, other] = shares_of([&hog, &batch], SHORT_MS)?;
         within(verdicts, "other_to_batch_ratio", one / other, 1.0 - TOLERANCE, 1.0 + TOLERANCE);
     }
     {
         let napper = Task::napper("chrt --batch 0", NAP_MS.0, NAP_MS.1)?;
-        let [share] = shares([&napper], SHORT_MS)?;
+        let [share] = shares_of([&napper], SHORT_MS)?;
         within(verdicts, "batch_that_sleeps_pct", share, NAP_LEAST_PCT, HALF_MOST_PCT);
     }
     drop(hog);
-    let [share] = shares([&idle], ALONE_MS)?;
+    let [share] = shares_of([&idle], ALONE_MS)?;
     within(verdicts, "idle_alone_pct", share, ALONE_PCT, 100.5);
     Ok(())
 }

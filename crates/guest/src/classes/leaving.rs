@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use rustix::process::Signal;
 
 use super::{
-    Verdicts, shares,
+    Verdicts, shares_of,
     task::{Settings, Task, everybody},
     within,
 };
@@ -43,7 +43,7 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         within(verdicts, &format!("gone_after_{name}_ms"), gone_ms, 0.0, GONE_MS);
         verdicts.tell(&format!("the kernel schedules after {name}"), belong_to(&hogs, false));
         verdicts.tell(&format!("policies and priorities are as they were after {name}"), are_as(&before, &[]));
-        let [share] = shares([&hogs[0]], WINDOW_MS)?;
+        let [share] = shares_of([&hogs[0]], WINDOW_MS)?;
         within(verdicts, &format!("hog_after_{name}_pct"), share, GOES_ON_PCT, 100.5);
     }
     // What a killed one has left behind must not keep the next from starting.

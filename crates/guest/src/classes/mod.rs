@@ -10,12 +10,14 @@ mod nice;
 mod realtime;
 mod requests;
 mod task;
+mod weights;
 
 use std::{fs::File, io::Read, process::Command, time::Duration};
 
 use anyhow::{Context, Result, anyhow};
 pub use requests::{ask as ask_requests, serve as serve_requests};
 use rustix::time::{ClockId, clock_gettime};
+use task::Task;
 
 use crate::{
     check::{Verdicts, figure},
@@ -26,10 +28,11 @@ use crate::{
 /// Realtime priority of the checking process.
 const PRIORITY: u32 = 15;
 
-/// `check-classes`: shares by nice value and policy, and realtime classes. Meant for one CPU.
+/// `check-classes`: shares by nice value, policy and cgroup, and realtime classes. Meant for one CPU.
 pub fn check() -> Result<()> {
     carry_out(|verdicts| {
         fair::check(verdicts)?;
+        weights::check(verdicts)?;
         realtime::check(verdicts)
     })
 }
@@ -93,13 +96,17 @@ fn carry_out(checks: impl FnOnce(&mut Verdicts) -> Result<()>) -> Result<()> {
 }
 
 /// CPU time that each had in the next `ms` milliseconds, per cent of a CPU.
-fn shares<const N: usize>(tasks: [&task::Task; N], ms: u64) -> Result<[f64; N]> {
-    let (begin_ns, before) = (clock::now_ns(), tasks.map(task::Task::ran_ns));
+fn shares<'a>(tasks: impl IntoIterator<Item = &'a Task> + Clone, ms: u64) -> Result<Vec<f64>> {
+    let ran = || tasks.clone().into_iter().map(Task::ran_ns).collect::<Result<Vec<_>>>();
+    let (begin_ns, before) = (clock::now_ns(), ran()?);
     clock::sleep_until(begin_ns + ms * clock::MS);
-    let (after, length_ns) = (tasks.map(task::Task::ran_ns), clock::now_ns() - begin_ns);
-    let mut shares = [0.0; N];
-    for (share, (before, after)) in shares.iter_mut().zip(before.into_iter().zip(after)) {
-        *share = 100.0 * clock::to_ms(after? - before?) / clock::to_ms(length_ns);
-    }
-    Ok(shares)
+    let (after, length_ns) = (ran()?, clock::now_ns() - begin_ns);
+    let share = |(after, before)| 100.0 * clock::to_ms(after - before) / clock::to_ms(length_ns);
+    Ok(after.into_iter().zip(before).map(share).collect())
+}
+
+/// The same of so many tasks.
+fn shares_of<const N: usize>(tasks: [&Task; N], ms: u64) -> Result<[f64; N]> {
+    let found = shares(tasks, ms)?;
+    Ok(std::array::from_fn(|i| found[i]))
 }

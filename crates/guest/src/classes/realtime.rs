@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 
 use super::{
-    Verdicts, shares,
+    Verdicts, shares_of,
     task::{DEADLINE, FIFO, Standing, Task},
     within,
 };
@@ -31,12 +31,12 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     within(verdicts, "fifo_latest_wake_up_ms", latest_ms(), 0.0, LATE_MS);
     {
         let fifo = Task::hog("chrt --fifo 10")?;
-        let [share] = shares([&fifo], FIFO_MS)?;
+        let [share] = shares_of([&fifo], FIFO_MS)?;
         within(verdicts, "fifo_beside_hogs_pct", share, FIFO_LEAST_PCT, 100.5);
     }
     let deadline = Task::hog(DEADLINE_BY)?;
     let fifo = Task::hog("chrt --fifo 10")?;
-    let [first, second] = shares([&deadline, &fifo], BOTH_MS)?;
+    let [first, second] = shares_of([&deadline, &fifo], BOTH_MS)?;
     let (low, high) = (DEADLINE_PCT - DEADLINE_OFF_PCT, DEADLINE_PCT + DEADLINE_OFF_PCT);
     within(verdicts, "deadline_beside_fifo_pct", first, low, high);
     within(verdicts, "deadline_and_fifo_pct", first + second, FIFO_LEAST_PCT, 100.5);

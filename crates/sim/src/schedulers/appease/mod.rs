@@ -321,7 +321,7 @@ impl Scheduler for Appease {
         process.queued_ns = 0;
         if !attended {
             self.queue_vtime = progress_clock(self.queue_vtime, process.vtime, ran_ns);
-            process.vtime += progress_charge(ran_ns, machine.task(task).nice.weight_pct());
+            process.vtime += progress_charge(ran_ns, machine.task(task).nice.weight());
         }
         // A turn of the other lane is one also if somebody is attended by its end.
         let cpu = &mut self.cpus[cpu as usize];

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The other and the idle lane: how those queue up whom nobody waits for, and whose turn they end (policy/progress.h).
+ */
+#ifndef APPEASE_OTHERS_BPF_H
+#define APPEASE_OTHERS_BPF_H
+
+#include "lanes.bpf.h"
+
+/* Virtual time that @p, which has the CPU, has come to by now. */
+static __always_inline u64 vtime_now(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
+{
+	u64 began = p->se.exec_start, ran = p->se.sum_exec_runtime - tctx->ran_ns;
+
+	/* Since the kernel looked last, which is a tick ago at most. */
+	if (policy_before(began, now) && now - began < LONGEST_TICK_NS)
+		ran += now - began;
+	return tctx->vtime + vtime_for(p, tctx, ran);
+}
+
+/*
+ * Whether @p, which wakes up with @vtime, takes its CPU from who has it. With several CPUs not while somebody is served: who is about to
+ * run there, but does not yet, would keep attended tasks from it.
+ */
+static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u64 now)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct task_ctx *tctx;
+	struct standing standing;
+
+	if (nr_cpus > 1 && is_armed())
+		return false;
+	if (!curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_KTHREAD))
+		return false;
+	if (is_partial && curr->policy != SCHED_EXT_POLICY)
+		return false;
+	tctx = try_task_ctx(curr);
+	if (!tctx || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+		return false;
+	if (plain_lane(curr) == APPEASE_LANE_OTHER && !progress_displaces(vtime, vtime_now(curr, tctx, now)))
+		return false;
+	if (!is_armed())
+		return true;
+	/* It may have begun to serve somebody since it was queued. */
+	judge(curr, bpf_ktime_get_ns(), &standing);
+	return !standing.attended;
+}
+
+/* Queues @p in the other or the idle lane, or in place of who had more than its part. */
+static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 enq_flags)
+{
+	/* Who says that it is batch work is in no hurry when it wakes up. */
+	bool hurries = p->policy != SCHED_BATCH_POLICY;
+	u32 weight = progress_weight(p->static_prio - DEFAULT_PRIO);
+	u64 credit = !hurries ? 0 : tctx->group ? charge_in_group(tctx->group, weight, slice_ns) : slice_ns;
+	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, credit);
+	u32 lane = plain_lane(p);
+
+	tctx->vtime = vtime;
+	tctx->lane = lane;
+	tctx->queued_ns = now;
+	count_sched(CNT_OTHER);
+	if (lane == APPEASE_LANE_IDLE) {
+		maybe_idle = true;
+		scx_bpf_dsq_insert_vtime(p, DSQ_IDLE, slice_ns, vtime, enq_flags);
+	} else if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, vtime, now)) {
+		if (nr_cpus == 1)
+			plain_waiting++;
+		count_sched(CNT_DISPLACED);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	} else {
+		maybe_other = true;
+		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
+	}
+	kick_idle(p);
+}
+
+#endif
