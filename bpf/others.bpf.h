@@ -18,10 +18,7 @@ static __always_inline u64 vtime_now(const struct task_struct *p, const struct t
 	return tctx->vtime + vtime_for(p, tctx, ran);
 }
 
-/*
- * Whether @p, which wakes up with @vtime, takes its CPU from who has it. With several CPUs not while somebody is served: who is about to
- * run there, but does not yet, would keep attended tasks from it.
- */
+/* Whether @p, which wakes up with @vtime, takes its CPU from who has it. */
 static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u64 now)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -29,14 +26,12 @@ static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u6
 	struct task_ctx *tctx;
 	struct standing standing;
 
-	if (nr_cpus > 1 && is_armed())
-		return false;
 	if (!curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_KTHREAD))
 		return false;
 	if (is_partial && curr->policy != SCHED_EXT_POLICY)
 		return false;
 	tctx = try_task_ctx(curr);
-	if (!tctx || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu))
+	if (!tctx)
 		return false;
 	if (plain_lane(curr) == APPEASE_LANE_OTHER && !progress_displaces(vtime, vtime_now(curr, tctx, now)))
 		return false;
@@ -64,15 +59,16 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 	if (lane == APPEASE_LANE_IDLE) {
 		maybe_idle = true;
 		scx_bpf_dsq_insert_vtime(p, DSQ_IDLE, slice_ns, vtime, enq_flags);
-	} else if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, vtime, now)) {
-		if (nr_cpus == 1)
-			plain_waiting++;
-		count_sched(CNT_DISPLACED);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+		kick_idle(p);
 		return;
-	} else {
-		maybe_other = true;
-		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
+	}
+	maybe_other = true;
+	scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
+	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, vtime, now)) {
+		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
+		count_sched(CNT_DISPLACED);
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		return;
 	}
 	kick_idle(p);
 }
