@@ -90,7 +90,7 @@ pub fn start_typed(
 /// What a shell runs; `quiet` is an argument of make's.
 fn command_line(load: Load, quiet: &str) -> Option<String> {
     match load {
-        Load::None | Load::Users(_) => None,
+        Load::None | Load::Users(_) | Load::All => None,
         Load::Hogs(n) => Some(format!("exec stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp")),
         Load::Build(n) => {
             Some(format!("cd {BUILD_DIR} && while make {quiet} clean && make {quiet} -j {n}; do :; done"))
@@ -143,7 +143,7 @@ impl Competitor {
 
     fn runs_wholly(&self) -> bool {
         match self.load {
-            Load::None | Load::Users(_) => true,
+            Load::None | Load::Users(_) | Load::All => true,
             Load::Hogs(n) => {
                 let is_hog = |child: &&u32| {
                     fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG)

@@ -203,15 +203,15 @@ pub fn player_drops(log: &str) -> Option<u64> {
     figures.len().checked_sub(2).and_then(|at| figures.get(at)).and_then(|word| word.parse().ok())
 }
 
-/// The number of frames that mplayer has decoded, shown or not, from the same line.
+/// The number of frames that mplayer has decoded, shown or not, from the same line. Without sound that one says neither `A:`
+/// nor `A-V:`.
 pub fn player_frames(log: &str) -> Option<u64> {
-    let (_, after) = status_line(log)?.split_once("ct:")?;
-    let (before, _) = after.split_once('/')?;
+    let (before, _) = status_line(log)?.split_once('/')?;
     before.split_whitespace().last()?.parse().ok()
 }
 
 fn status_line(log: &str) -> Option<&str> {
-    log.rsplit(['\r', '\n']).find(|line| line.contains("A-V:") && line.contains('%'))
+    log.rsplit(['\r', '\n']).find(|line| line.contains("V:") && line.contains('/') && line.contains('%'))
 }
 
 #[cfg(test)]
@@ -349,5 +349,8 @@ mod tests {
                    A:   2.0 V:   2.0 A-V:  0.013 ct:  0.000  50/ 50 20%  5%  1.2% 17 0 \r\n\nExiting... (Quit)\n";
         assert_eq!((player_drops(log), player_frames(log)), (Some(17), Some(50)));
         assert_eq!(player_drops("no sound"), None);
+        let silent =
+            "VIDEO:  640x480  24bpp\nV:   1.0  26/ 26 ??% ??% ??,?% 0 0 \rV:   2.0  51/ 51 31%  9%  0.0% 0 0 \r";
+        assert_eq!(player_frames(silent), Some(51));
     }
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use appease_scenario::scheduler_and_mix;
 use rustix::process::Signal;
 
 use crate::{
@@ -49,8 +50,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-nice`, `scx_NAME`, `appease[:POLICY][@BACKEND]`.
+    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-nice`, `scx_NAME`, `appease[:POLICY][@BACKEND]`, each with a mix or
+    /// without one (`+MIX`), which is no matter of the scheduler's.
     pub fn parse(name: &str) -> Result<Self> {
+        let (name, _) = scheduler_and_mix(name);
         let (base, backend) = match name.split_once('@') {
             Some((base, backend)) => (base, Some(backend.to_owned())),
             None => (name, None),
@@ -358,6 +361,8 @@ mod tests {
             ("appease", ours(None, None)),
             ("appease:rsio@none", ours(Some("rsio"), Some("none"))),
             ("appease@nice", ours(None, Some("nice"))),
+            ("appease@nice+fifo-video", ours(None, Some("nice"))),
+            ("eevdf+batch", Kind::Eevdf),
         ] {
             assert_eq!(Kind::parse(name).expect(name), kind);
         }

@@ -2,16 +2,23 @@
 
 mod apps;
 mod figures;
+mod parts;
 mod players;
 mod tasks;
 mod visits;
 
-use std::{collections::BTreeMap, path::PathBuf, process::Command, thread::JoinHandle};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::Command,
+    sync::mpsc::{self, Sender},
+    thread::JoinHandle,
+};
 
 use anyhow::{Context, Result, anyhow, bail};
-use appease_scenario::{Event, Job, Load, MeterKind, Metric, Outcome};
+use appease_scenario::{AppKind, Event, Job, Load, MeterKind, Metric, Outcome, scheduler_and_mix};
 
-use self::{players::Player, tasks::Task, visits::Visited};
+use self::{parts::Shares, players::Player, tasks::Task, visits::Visited};
 use crate::{
     app::Program,
     clock::{self, SECOND, from_seconds, idle_ns, now_ns},
@@ -21,6 +28,7 @@ use crate::{
     keyboard::Hands,
     load::{self, Competitor},
     meter::Window,
+    mix::{self, InForce},
     probe::{Observe, Probe},
     scheduler::{Kind, Scheduler},
     scope::Scopes,
@@ -34,6 +42,8 @@ use crate::{
 const SESSION_PRIORITY: u32 = 20;
 const TYPIST_PRIORITY: u32 = 30;
 const VISITOR_PRIORITY: u32 = 30;
+/// That of session and typist where a mix may have others that are realtime: above all of them.
+const ABOVE_MIXES: u32 = 99;
 /// How long before the measurement the players begin; a load may have been there for long by then.
 const PLAY_BEFORE_NS: u64 = SECOND;
 /// How often progress is told and the scheduler looked at.
@@ -41,6 +51,9 @@ const TICK_NS: u64 = SECOND;
 
 const SCREEN_MODULES: &[&str] = &["evdev", "uinput"];
 const SOUND_MODULES: &[&str] = &["snd-hda-intel", "snd-hda-codec-generic"];
+/// One camera, and nothing else of all that the module can be.
+const CAMERA: &[&str] = &["vivid", "n_devs=1", "node_types=0x1", "num_inputs=1", "input_types=0x0", "no_error_inj=1"];
+const CAMERA_NODE: &str = "/dev/video0";
 
 type Metrics = BTreeMap<String, Metric>;
 
@@ -69,10 +82,21 @@ fn carry_out(job: &Job, host: &mut Host) {
     };
     let mut left = job.schedulers().count();
     for scheduler in job.schedulers() {
-        let (mut round, mut metrics) = (Round::default(), Metrics::new());
-        let done = session.measure(scheduler, &mut round, &mut metrics);
-        tell_end(session.host, done, metrics);
         left -= 1;
+        let mut metrics = Metrics::new();
+        let mut done = Ok(());
+        let mut round = Round::default();
+        for (turn, scenario) in job.scenario.turns(job.load).into_iter().enumerate() {
+            if turn > 0 {
+                session.clear_up(std::mem::take(&mut round));
+            }
+            session.job.scenario = scenario;
+            done = session.measure(scheduler, &mut round, &mut metrics);
+            if done.is_err() {
+                break;
+            }
+        }
+        tell_end(session.host, done, metrics);
         // After the last one the machine is switched off.
         if left > 0 {
             session.clear_up(round);
@@ -94,7 +118,9 @@ fn tell_end(host: &mut Host, done: Result<()>, metrics: Metrics) {
 
 /// What the machine holds while the job runs.
 struct Session<'a> {
+    /// With the scenario of this turn.
     job: Job,
+    typist_priority: u32,
     host: &'a mut Host,
     scopes: Scopes,
     spinner: Option<Spinner>,
@@ -111,6 +137,7 @@ struct Session<'a> {
 struct Round {
     scheduler: Option<Scheduler>,
     competitor: Option<Competitor>,
+    mix: Option<InForce>,
     actors: Actors,
 }
 
@@ -135,11 +162,14 @@ impl Actors {
 impl<'a> Session<'a> {
     fn new(job: Job, host: &'a mut Host) -> Result<Self> {
         let kind = Kind::parse(&job.scheduler)?;
-        set_realtime(rustix::process::getpid().as_raw_nonzero().get(), SESSION_PRIORITY)?;
+        let mixed = job.schedulers().any(|scheduler| scheduler_and_mix(scheduler).1.is_some());
+        let (own, typists) = if mixed { (ABOVE_MIXES, ABOVE_MIXES) } else { (SESSION_PRIORITY, TYPIST_PRIORITY) };
+        set_realtime(rustix::process::getpid().as_raw_nonzero().get(), own)?;
         system::tune();
         let mut session = Self {
             scopes: kind.scopes()?,
             spinner: Some(Spinner::start(job.machine.mode)?),
+            typist_priority: typists,
             job,
             host,
             hands: None,
@@ -158,6 +188,8 @@ impl<'a> Session<'a> {
 
     /// Measures under one scheduler.
     fn measure(&mut self, scheduler: &str, round: &mut Round, metrics: &mut Metrics) -> Result<()> {
+        let (_, mix) = scheduler_and_mix(scheduler);
+        let mix = mix.map(|name| self.job.scenario.mix(name).cloned()).transpose().map_err(anyhow::Error::msg)?;
         let tasks = self.tasks();
         self.start_apps(&tasks)?;
         load::prepare(self.job.load, self.starter())?;
@@ -177,6 +209,9 @@ impl<'a> Session<'a> {
         self.spinner = None;
         let mut probe = self.probe(&tasks)?;
         round.competitor = self.start_load(probe.as_ref(), crew.as_mut())?;
+        // Ready before there is a mix that it could have to wait for.
+        let typist = crew.map(|crew| Typist::start(crew, self.typist_priority)).transpose()?;
+        round.mix = mix.map(|mix| mix::apply(&mix, &self.roots(&mix))).transpose()?;
         self.host.phase("load-ready");
         let settled_ns = now_ns() + from_seconds(self.job.scenario.settle_s);
         clock::sleep_until(settled_ns.saturating_sub(PLAY_BEFORE_NS));
@@ -189,10 +224,12 @@ impl<'a> Session<'a> {
             Some(probe) => probe.begin()?,
             None => now_ns(),
         };
+        let spent = Shares::begin(self);
+        self.open_gates()?;
         self.host.phase("measuring");
         let limit_ns = begin_ns + from_seconds(self.job.scenario.duration_s);
         let actors = &mut round.actors;
-        actors.typing = crew.map(|crew| start_typing(crew, begin_ns, limit_ns)).transpose()?;
+        actors.typing = typist.map(|typist| typist.go(begin_ns, limit_ns));
         let visits = visitors.map(|visitors| self.start_visits(visitors, scheduler, begin_ns, limit_ns));
         actors.visiting = visits.transpose()?;
         let mut findings = Vec::new();
@@ -203,6 +240,9 @@ impl<'a> Session<'a> {
         let visited = actors.visiting.take().map(joined).transpose()?;
         let end_ns = now_ns();
         let seen = probe.map(Probe::end).transpose()?;
+        spent.add_to(self, metrics);
+        self.add_loops(metrics, &mut findings);
+        round.mix.take().map_or(Ok(()), InForce::end)?;
         scheduler.must_be_in_charge()?;
         round.competitor.as_mut().map_or(Ok(()), Competitor::must_still_run)?;
         let servers = self.server.iter_mut().chain(self.far.as_mut().map(FarSide::server_mut));
@@ -233,6 +273,9 @@ impl<'a> Session<'a> {
     /// Leaves the machine as it was before the round: nothing of it may weigh on the next scheduler.
     fn clear_up(&mut self, round: Round) {
         self.spinner = Spinner::start(self.job.machine.mode).ok();
+        if let Some(Err(error)) = round.mix.map(InForce::end) {
+            eprintln!("the mix stays: {error:#}");
+        }
         if let Some(competitor) = round.competitor {
             competitor.stop();
         }
@@ -254,17 +297,22 @@ impl<'a> Session<'a> {
     }
 
     fn plays(&self) -> bool {
-        self.job.scenario.apps.iter().any(|app| app.kind.player().is_some())
+        !self.players.is_empty()
     }
 
     fn start_screen(&mut self) -> Result<()> {
-        let with_sound = self.plays();
+        let apps = &self.job.scenario.apps;
+        let with_sound = apps.iter().any(|app| app.kind.player().is_some());
+        let with_camera = apps.iter().any(|app| matches!(app.kind, AppKind::Capture(_)));
         let mut modules = vec![screen::card_module()];
         modules.extend(SCREEN_MODULES);
         if with_sound {
             modules.extend(SOUND_MODULES);
         }
         system::load_modules(&modules)?;
+        if with_camera {
+            system::load_module(CAMERA)?;
+        }
         self.host.phase("modules");
         system::wait_for_path("/dev/uinput", 10)?;
         let hands = Hands::new(screen::WIDTH, screen::HEIGHT)?;
@@ -280,6 +328,9 @@ impl<'a> Session<'a> {
         self.host.phase("xorg-ready");
         if with_sound {
             system::wait_for_path("/dev/snd/pcmC0D0p", 20)?;
+        }
+        if with_camera {
+            system::wait_for_path(CAMERA_NODE, 20)?;
         }
         self.hands = Some(hands);
         Ok(())
@@ -304,6 +355,7 @@ impl<'a> Session<'a> {
         let sched = screen
             || visited
             || self.job.load != Load::None
+            || !self.job.scenario.parts.is_empty()
             || tasks.iter().all(|task| !task.works) && !tasks.is_empty();
         if !screen && !sched {
             return Ok(None);
@@ -380,14 +432,37 @@ fn wait_for_rest(cpus: u32) {
     }
 }
 
-fn start_typing(crew: Crew, begin_ns: u64, end_ns: u64) -> Result<JoinHandle<Result<typist::Log>>> {
-    std::thread::Builder::new()
-        .name("typist".into())
-        .spawn(move || {
-            set_realtime(rustix::thread::gettid().as_raw_nonzero().get(), TYPIST_PRIORITY)?;
-            crew.perform(begin_ns, end_ns)
-        })
-        .context("start the typist")
+/// The typist's thread, which waits for the word to begin.
+struct Typist {
+    thread: JoinHandle<Result<typist::Log>>,
+    word: Sender<(u64, u64)>,
+}
+
+impl Typist {
+    /// Starts it, and waits until it is realtime.
+    fn start(crew: Crew, priority: u32) -> Result<Self> {
+        let (word, begins) = mpsc::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("typist".into()).spawn(move || {
+            set_realtime(rustix::thread::gettid().as_raw_nonzero().get(), priority)?;
+            let _ = ready.send(());
+            // Without a word there is no measurement.
+            begins
+                .recv()
+                .map_or_else(|_| Ok(typist::Log::default()), |(begin_ns, end_ns)| crew.perform(begin_ns, end_ns))
+        });
+        let typist = Self { thread: thread.context("start the typist")?, word };
+        match is_ready.recv() {
+            Ok(()) => Ok(typist),
+            Err(_) => joined(typist.thread).and_then(|_| bail!("the typist ended before it began")),
+        }
+    }
+
+    fn go(self, begin_ns: u64, end_ns: u64) -> JoinHandle<Result<typist::Log>> {
+        // Should it have ended, whoever joins it hears why.
+        let _ = self.word.send((begin_ns, end_ns));
+        self.thread
+    }
 }
 
 fn joined<T>(actor: JoinHandle<Result<T>>) -> Result<T> {

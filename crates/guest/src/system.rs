@@ -89,6 +89,15 @@ pub fn load_modules(names: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Loads a kernel module with parameters: its name, then `parameter=value`.
+pub fn load_module(words: &[&str]) -> Result<()> {
+    let out = Command::new("modprobe").args(words).stdin(Stdio::null()).output().context("start modprobe")?;
+    if !out.status.success() {
+        bail!("modprobe {}: {}", words.join(" "), String::from_utf8_lossy(&out.stderr).trim());
+    }
+    Ok(())
+}
+
 /// Starts udev, which the X server asks about devices. Nothing is coldplugged: see [`announce`].
 pub fn start_udev() -> Result<()> {
     let daemon = ["/usr/lib/systemd/systemd-udevd", "/lib/systemd/systemd-udevd"]

@@ -83,13 +83,13 @@ pub struct RunArgs {
     /// Scenarios: names, or files
     #[arg(required = true)]
     pub scenarios: Vec<String>,
-    /// Schedulers
+    /// Schedulers; with a mix of the scenario's classes and nice values, SCHEDULER+MIX
     #[arg(long, value_delimiter = ',', default_value = "eevdf,appease")]
     pub under: Vec<Scheduler>,
     /// Run all schedulers one after another in one machine: for parallel mode, where two boots hardly compare
     #[arg(long, conflicts_with = "screenshots")]
     pub same_boot: bool,
-    /// Loads: none, hogs:N, build:N, users:N [default: those of the scenario]
+    /// Loads: none, all, hogs:N, build:N, users:N [default: those of the scenario]
     #[arg(long, value_delimiter = ',')]
     pub load: Vec<Load>,
     /// Kernels: default, a series (6.18) or a version (6.18.15)

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use appease_scenario::{Job, LONGEST_SETTLE_S, Load, Machine, Mode, Scenario};
 
 use crate::{
@@ -91,6 +91,9 @@ impl Plan {
         }
         let mut runs = Vec::new();
         for scenario in &scenarios {
+            for (scheduler, mix) in args.under.iter().filter_map(|scheduler| Some((scheduler, scheduler.mix()?))) {
+                scenario.mix(mix).map_err(|reason| anyhow!("scheduler {scheduler}: {reason}"))?;
+            }
             for kernel in &args.kernel {
                 for load in if args.load.is_empty() { &scenario.loads } else { &args.load } {
                     scenario.accepts(*load).map_err(anyhow::Error::msg)?;
@@ -120,7 +123,7 @@ fn planned(
         Some(seconds) => Duration::from_secs(seconds),
         None => Duration::from_secs_f64(BASE_LIMIT_S + HOST_PER_VIRTUAL * (scenario.duration_s + scenario.settle_s)),
     };
-    let total = each.saturating_mul(u32::try_from(schedulers.len())?);
+    let total = each.saturating_mul(u32::try_from(schedulers.len() * scenario.turns(load).len())?);
     let name = format!("{}-{scheduler}-{load}-{kernel}.png", scenario.name).replace([':', '/'], "_");
     let screenshot = match &args.screenshots {
         // QEMU writes it, and has another working directory in mind than we.
@@ -331,6 +334,11 @@ mod tests {
         insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
         insta::assert_snapshot!(told("nap --settle 301"), @"--settle is 301: allowed is 0 to 300");
         insta::assert_snapshot!(told("nap --load users:3"), @r#"load users:3: scenario "nap" has no application of kind ssh"#);
+        insta::assert_snapshot!(told("nap --under appease,eevdf+fifo"), @r#"scheduler eevdf+fifo: scenario "nap" has no mix "fifo": it has none"#);
+        let mixed = "name = \"mixed\"\nsummary = \"\"\nloads = [\"none\"]\nduration_s = 1\n[[mix]]\nname = \"calm\"\n";
+        fs::write(dir.path().join("scenarios/mixed.toml"), mixed)?;
+        assert_eq!(plan(&layout, "mixed --under eevdf+calm,appease+calm")?.runs[1].job.scheduler, "appease+calm");
+        insta::assert_snapshot!(told("mixed --under eevdf+calm,eevdf+clam"), @r#"scheduler eevdf+clam: scenario "mixed" has no mix "clam": there is calm"#);
         insta::assert_snapshot!(told("nap --jobs 0"), @"--jobs is 0: allowed is 1 or more");
         fs::write(dir.path().join("scenarios/bad.toml"), "name = \"bad\"\nsummary = 3\n")?;
         insta::assert_snapshot!(told("bad"), @r"

@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use anyhow::{Result, bail};
+use appease_scenario::scheduler_and_mix;
 
 use crate::host::Layout;
 
@@ -15,13 +16,22 @@ const BACKENDS: [&str; 3] = ["scx", "nice", "none"];
 /// What can be written without building a peer.
 pub const OURS: [&str; 4] = ["eevdf", "eevdf-scopes", "eevdf-nice", "appease"];
 /// Schedulers that are the kernel's own.
-const KERNEL: [&str; 3] = [FLAT, "eevdf-scopes", "eevdf-nice"];
+const KERNEL: [&str; 3] = [FLAT, "eevdf-scopes", RAISED];
+/// The one that says itself at which nice value everybody runs.
+const RAISED: &str = "eevdf-nice";
 /// The one that asks nothing of the machine.
 const FLAT: &str = "eevdf";
 
+/// A scheduler, and the mix of a scenario's that programs have beneath it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scheduler {
+    kind: Kind,
+    mix: Option<String>,
+}
+
 /// A scheduler by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Scheduler {
+enum Kind {
     /// The kernel's: flat, with a cgroup for each application, or with everybody at nice -10.
     Kernel(&'static str),
     /// A sched_ext scheduler of others.
@@ -31,6 +41,24 @@ pub enum Scheduler {
 }
 
 impl FromStr for Scheduler {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, mix) = scheduler_and_mix(text);
+        let kind: Kind = name.parse()?;
+        match mix {
+            Some("") => bail!("scheduler \"{text}\": there is no mix after the \"+\""),
+            Some(mix) if kind == Kind::Kernel(RAISED) => {
+                bail!(
+                    "scheduler \"{text}\": {RAISED} has everybody at one nice value, and mix \"{mix}\" others: write eevdf+{mix}"
+                )
+            }
+            _ => Ok(Self { kind, mix: mix.map(str::to_owned) }),
+        }
+    }
+}
+
+impl FromStr for Kind {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -58,7 +86,8 @@ impl FromStr for Scheduler {
                 Ok(Self::Peer(peer.into()))
             }
             _ => bail!(
-                "scheduler \"{text}\" is not known: there is {}, appease[:POLICY][@BACKEND], and peers like {}",
+                "scheduler \"{text}\" is not known: there is {}, appease[:POLICY][@BACKEND], and peers like {}; each may have a mix \
+                 of the scenario's (+MIX)",
                 KERNEL.join(", "),
                 PEERS.join(", ")
             ),
@@ -68,10 +97,11 @@ impl FromStr for Scheduler {
 
 impl fmt::Display for Scheduler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel(name) => f.write_str(name),
-            Self::Peer(name) | Self::Appease(name) => f.write_str(name),
+        match &self.kind {
+            Kind::Kernel(name) => f.write_str(name)?,
+            Kind::Peer(name) | Kind::Appease(name) => f.write_str(name)?,
         }
+        self.mix.as_ref().map_or(Ok(()), |mix| write!(f, "+{mix}"))
     }
 }
 
@@ -79,7 +109,13 @@ impl Scheduler {
     /// Whether it can follow another one in a machine: cgroups and nice values cannot be had for one and not for the other.
     #[must_use]
     pub fn shares_boot(&self) -> bool {
-        !matches!(self, Self::Kernel(name) if *name != FLAT)
+        !matches!(self.kind, Kind::Kernel(name) if name != FLAT)
+    }
+
+    /// The mix that programs shall have.
+    #[must_use]
+    pub fn mix(&self) -> Option<&str> {
+        self.mix.as_deref()
     }
 
     /// The program that the guest needs for it: name and file.
@@ -87,10 +123,10 @@ impl Scheduler {
     /// # Errors
     /// When it is not built; the message says how to build it.
     pub fn program(&self, layout: &Layout) -> Result<Option<(String, PathBuf)>> {
-        let (name, file, cure) = match self {
-            Self::Kernel(_) => return Ok(None),
-            Self::Peer(name) => (name.as_str(), layout.peer(name), format!("appease-lab peers {name}")),
-            Self::Appease(_) => ("appease", layout.program("appease"), "make build".into()),
+        let (name, file, cure) = match &self.kind {
+            Kind::Kernel(_) => return Ok(None),
+            Kind::Peer(name) => (name.as_str(), layout.peer(name), format!("appease-lab peers {name}")),
+            Kind::Appease(_) => ("appease", layout.program("appease"), "make build".into()),
         };
         if !file.is_file() {
             bail!("scheduler {self} is not built ({} is not there): run `{cure}`", file.display());
@@ -116,6 +152,9 @@ mod tests {
             "appease:cas",
             "appease:rbpe@nice",
             "appease:rsio@none",
+            "eevdf+fifo-video",
+            "scx_lavd+batch-compute",
+            "appease:rsio@none+nice-video",
         ] {
             assert_eq!(name.parse::<Scheduler>().map(|s| s.to_string()).ok().as_deref(), Some(name));
         }
@@ -124,9 +163,11 @@ mod tests {
     #[test]
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
-        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos"#);
+        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos; each may have a mix of the scenario's (+MIX)"#);
         insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio, rbpe, cas, steady"#);
         insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, nice, none"#);
+        insta::assert_snapshot!(told("eevdf-nice+batch"), @r#"scheduler "eevdf-nice+batch": eevdf-nice has everybody at one nice value, and mix "batch" others: write eevdf+batch"#);
+        insta::assert_snapshot!(told("appease+"), @r#"scheduler "appease+": there is no mix after the "+""#);
         assert!(told("appeased").contains("is not known"));
         assert!(!told("scx_../../bin/sh").is_empty());
     }

@@ -6,14 +6,19 @@
 mod job;
 mod keys;
 mod load;
+mod mix;
+mod part;
 mod report;
 mod scenario;
 mod visit;
 
 pub use job::{Event, Job, Machine, Mode, Outcome};
 pub use load::{Load, ParseLoadError};
+pub use mix::{Class, Mix, ParseClassError, scheduler_and_mix};
+pub use part::Part;
 pub use report::{Metric, Report, Run, Summary};
 pub use scenario::{
-    App, AppKind, Clip, LONGEST_SETTLE_S, Meter, MeterKind, PAGE_PORT, Player, Scenario, ScenarioError, Short, Typist,
+    App, AppKind, Capture, Clip, LONGEST_SETTLE_S, Meter, MeterKind, PAGE_PORT, Player, Scenario, ScenarioError, Short,
+    Typist,
 };
 pub use visit::{Line, Visit};

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A background load, written `none`, `hogs:N`, `build:N` or `users:N`.
+/// A background load, written `none`, `hogs:N`, `build:N`, `users:N` or `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Load {
@@ -17,11 +17,13 @@ pub enum Load {
     /// N users log in from the far side, and each does what the scenario's ssh application says: they compete with each
     /// other.
     Users(u32),
+    /// All parts of the scenario at once: they compete with each other. At `none` each of them is there alone, by turns.
+    All,
 }
 
-/// A load that is not of one of the four forms.
+/// A load that is not of one of the five forms.
 #[derive(Debug, thiserror::Error)]
-#[error("load \"{0}\" is not known: write none, hogs:N, build:N or users:N with N from 1 to 1024")]
+#[error("load \"{0}\" is not known: write none, all, hogs:N, build:N or users:N with N from 1 to 1024")]
 pub struct ParseLoadError(String);
 
 impl FromStr for Load {
@@ -29,8 +31,10 @@ impl FromStr for Load {
 
     fn from_str(text: &str) -> Result<Self, ParseLoadError> {
         let wrong = || ParseLoadError(text.to_owned());
-        if text == "none" {
-            return Ok(Self::None);
+        match text {
+            "none" => return Ok(Self::None),
+            "all" => return Ok(Self::All),
+            _ => {}
         }
         let (kind, count) = text.split_once(':').ok_or_else(wrong)?;
         let count = count.parse().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(wrong)?;
@@ -64,6 +68,7 @@ impl fmt::Display for Load {
             Self::Hogs(n) => write!(f, "hogs:{n}"),
             Self::Build(n) => write!(f, "build:{n}"),
             Self::Users(n) => write!(f, "users:{n}"),
+            Self::All => f.write_str("all"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Line, Load, Visit, visit::check_user};
+use crate::{Line, Load, Mix, Part, Visit, visit::check_user};
 
 /// One experiment, as written in `scenarios/NAME.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -53,6 +53,12 @@ pub struct Scenario {
     /// What is measured.
     #[serde(default, rename = "meter")]
     pub meters: Vec<Meter>,
+    /// What is measured alone at load `none`, and all at once at load `all`.
+    #[serde(default, rename = "part")]
+    pub parts: Vec<Part>,
+    /// Classes and nice values that `--under SCHEDULER+MIX` gives to what runs here.
+    #[serde(default, rename = "mix")]
+    pub mixes: Vec<Mix>,
     /// What `--short` changes.
     #[serde(default)]
     pub short: Option<Short>,
@@ -112,6 +118,8 @@ pub enum AppKind {
     Mplayer(Player),
     /// mpv, with sound.
     Mpv(Player),
+    /// mplayer, showing what a video camera sees, at once.
+    Capture(Capture),
     /// Any other program with a window.
     Window {
         /// Shell command that becomes it.
@@ -146,6 +154,17 @@ impl AppKind {
         }
     }
 
+    /// At which rate it shows frames, where that is known.
+    #[must_use]
+    pub fn frames_per_second(&self, clips: &[Clip]) -> Option<u32> {
+        match self {
+            Self::Capture(capture) => Some(capture.fps),
+            kind => {
+                clips.iter().find(|clip| Some(&clip.name) == kind.player().map(|film| &film.clip)).map(|clip| clip.fps)
+            }
+        }
+    }
+
     /// Whether it needs an X server.
     #[must_use]
     pub fn needs_screen(&self) -> bool {
@@ -166,6 +185,43 @@ pub struct Player {
     /// Width and height to which the picture is scaled, pixels; the clip's own where there are none.
     #[serde(default)]
     pub scaled: Option<(u32, u32)>,
+}
+
+/// A camera's picture in a window. The camera is the kernel's own virtual one (module `vivid`); each frame is dithered to
+/// 8 bits a pixel on its way to the screen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capture {
+    /// Pixels; the camera has pictures of 320×180, 640×360 and 640×480.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+    /// Frames per second: 1, 2, 4, 5, 10, 15 or 25.
+    pub fps: u32,
+    /// Left edge, pixels.
+    pub x: u32,
+    /// Top edge, pixels.
+    pub y: u32,
+}
+
+/// Sizes that the camera has.
+const CAMERA_SIZES: [(u32, u32); 3] = [(320, 180), (640, 360), (640, 480)];
+/// Rates that it has at each size.
+const CAMERA_RATES: [u32; 7] = [1, 2, 4, 5, 10, 15, 25];
+
+impl Capture {
+    fn check(&self) -> Result<(), String> {
+        if !CAMERA_SIZES.contains(&(self.width, self.height)) {
+            return Err(format!(
+                "the camera has no picture of {}x{}: allowed is 320x180, 640x360 or 640x480",
+                self.width, self.height
+            ));
+        }
+        if !CAMERA_RATES.contains(&self.fps) {
+            return Err(format!("fps is {}: allowed is 1, 2, 4, 5, 10, 15 or 25", self.fps));
+        }
+        Ok(())
+    }
 }
 
 /// Somebody at the keyboard.
@@ -348,6 +404,18 @@ impl Scenario {
         self.clips.iter().find(|clip| clip.name == name)
     }
 
+    /// The mix with this name.
+    ///
+    /// # Errors
+    /// Names those that there are.
+    pub fn mix(&self, name: &str) -> Result<&Mix, String> {
+        self.mixes.iter().find(|mix| mix.name == name).ok_or_else(|| {
+            let known: Vec<&str> = self.mixes.iter().map(|mix| mix.name.as_str()).collect();
+            let known = if known.is_empty() { "it has none".into() } else { format!("there is {}", known.join(", ")) };
+            format!("scenario \"{}\" has no mix \"{name}\": {known}", self.name)
+        })
+    }
+
     /// Who logs in under `load`: names of users, and what each does. Under `users:N` they are numbered.
     #[must_use]
     pub fn visitors(&self, load: Load) -> Vec<(String, &App)> {
@@ -363,6 +431,7 @@ impl Scenario {
     /// # Errors
     /// Says what it lacks.
     pub fn accepts(&self, load: Load) -> Result<(), String> {
+        self.parts_accept(load)?;
         if matches!(load, Load::Users(_)) && self.visitors(load).is_empty() {
             return Err(format!("load {load}: scenario \"{}\" has no application of kind ssh", self.name));
         }
@@ -437,6 +506,9 @@ impl Scenario {
                     app.id
                 ));
             }
+            if let AppKind::Capture(capture) = &app.kind {
+                capture.check().map_err(|reason| format!("application \"{}\": {reason}", app.id))?;
+            }
             if let Some(Player { clip, .. }) = app.kind.player()
                 && self.clip(clip).is_none()
             {
@@ -478,7 +550,7 @@ impl Scenario {
                 MeterKind::KeyToScreen | MeterKind::Command => {
                     matches!(app.kind, AppKind::Xterm { .. }) && self.typists.iter().any(|t| t.into == app.id)
                 }
-                MeterKind::Video => app.kind.player().is_some(),
+                MeterKind::Video => app.kind.frames_per_second(&self.clips).is_some(),
                 MeterKind::Reload => matches!(app.kind, AppKind::Window { .. }),
                 MeterKind::Work | MeterKind::Checks | MeterKind::Samples => matches!(app.kind, AppKind::Shell { .. }),
                 MeterKind::Answer => matches!(app.kind, AppKind::Ssh(_)),
@@ -499,6 +571,8 @@ impl Scenario {
                 return Err(format!("meter {:?} cannot observe \"{}\"", meter.kind, meter.app));
             }
         }
+        self.check_parts()?;
+        self.check_mixes()?;
         self.loads.iter().try_for_each(|&load| self.accepts(load))
     }
 

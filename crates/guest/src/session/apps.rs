@@ -28,7 +28,7 @@ impl Session<'_> {
                     shown.push((id, Title::Is(id)));
                     xterm(id, run, &format!("{columns}x{rows}+{x}+{y}"))
                 }
-                kind @ (AppKind::Mplayer(_) | AppKind::Mpv(_)) => {
+                kind @ (AppKind::Mplayer(_) | AppKind::Mpv(_) | AppKind::Capture(_)) => {
                     let Some((player, argv)) = Player::of(id, kind)? else { continue };
                     shown.push((id, Title::Is(id)));
                     self.players.insert(id.to_owned(), player);
@@ -51,7 +51,8 @@ impl Session<'_> {
             if let Some(file) = ready.filter(|file| file.exists()) {
                 fs::remove_file(file).with_context(|| format!("remove {}", file.display()))?;
             }
-            let mut program = Launch::new(id, self.scopes, &argv).start()?;
+            let gated = self.is_loop(id);
+            let mut program = Launch { gated, ..Launch::new(id, self.scopes, &argv) }.start()?;
             if let AppKind::WindowManager { .. } = &app.kind {
                 Screen::connect()?.wait_for_manager(&mut program)?;
             }

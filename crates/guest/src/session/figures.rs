@@ -74,9 +74,16 @@ impl Session<'_> {
             let found = match meter.kind {
                 MeterKind::KeyToScreen | MeterKind::Command => {
                     let waits = self.waits(&meter.app, log, &presses, end_ns);
-                    add_answers(seen, meter, window, &waits, metrics)
+                    match self.job.scenario.part_of(&meter.app).filter(|_| meter.kind == MeterKind::KeyToScreen) {
+                        Some(part) => {
+                            let found = meter::echoes(&seen.records, window, &waits);
+                            self.add_part(&part.name, &found.ms, found.ms.len(), metrics, findings);
+                            Ok(())
+                        }
+                        None => add_answers(seen, meter, window, &waits, metrics),
+                    }
                 }
-                MeterKind::Video => self.add_video(seen, &meter.app, window, begin_ns, end_ns, metrics),
+                MeterKind::Video => self.add_video(seen, &meter.app, window, (begin_ns, end_ns), metrics, findings),
                 MeterKind::Reload => add_reloads(seen, &meter.app, window, metrics),
                 MeterKind::Lane | MeterKind::Answer | MeterKind::Work | MeterKind::Checks | MeterKind::Samples => {
                     Ok(())
@@ -101,16 +108,22 @@ impl Session<'_> {
         seen: &Seen,
         app: &str,
         window: &Window,
-        begin_ns: u64,
-        end_ns: u64,
+        (begin_ns, end_ns): (u64, u64),
         metrics: &mut Metrics,
+        findings: &mut Vec<anyhow::Error>,
     ) -> Result<()> {
-        let film = self.job.scenario.app(app).and_then(|app| app.kind.player());
-        let clip = film.and_then(|film| self.job.scenario.clip(&film.clip));
-        let fps = clip.with_context(|| format!("\"{app}\" plays no clip"))?.fps;
+        let scenario = &self.job.scenario;
+        let fps = scenario.app(app).and_then(|app| app.kind.frames_per_second(&scenario.clips));
+        let fps = fps.with_context(|| format!("\"{app}\" plays nothing"))?;
         let video = meter::video(&seen.records, window, fps, begin_ns, end_ns);
         let drops = self.drops(app);
         eprintln!("{app}: {} frames shown of {} due; it says that it dropped {drops:?}", video.shown, video.due);
+        if let Some(part) = scenario.part_of(app) {
+            let intervals = video.interval_ms.as_ref().map(|gaps| gaps.samples.as_slice()).unwrap_or_default();
+            self.add_part(&part.name, intervals, usize::try_from(video.shown)?, metrics, findings);
+            scalar(metrics, "video_dropped_pct", video.dropped_pct);
+            return Ok(());
+        }
         // That all frames are lost is believed if the player says so, too.
         if video.shown == 0 && drops.unwrap_or(0) == 0 {
             return Err(stalled(format!("the video meter saw no frame of \"{app}\"")));
@@ -185,7 +198,7 @@ pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut 
             100.0 - 100.0 * to_ms(sched.idle_while_waiting_ns) / to_ms(length_ns.max(1)),
         );
     }
-    if matches!(job.load, Load::None | Load::Users(_)) {
+    if matches!(job.load, Load::None | Load::Users(_) | Load::All) {
         return;
     }
     scalar(metrics, "load_share_pct", share(sched.load_ran_ns));

@@ -5,14 +5,15 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
+    process::Command,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use appease_scenario::{AppKind, Player as Film};
+use appease_scenario::{AppKind, Capture, Player as Film};
 use serde_json::{Value, json};
 
-use super::Session;
+use super::{CAMERA_NODE, Session};
 use crate::{
     app::Program,
     clock::{self, Deadline},
@@ -40,6 +41,8 @@ enum Remote {
     Pipe(File),
     /// mpv's socket.
     Socket(PathBuf),
+    /// Nothing: a camera goes on.
+    Nothing,
 }
 
 impl Player {
@@ -56,6 +59,7 @@ impl Player {
                 let argv = mpv(id, film, &socket)?;
                 (Remote::Socket(socket), argv)
             }
+            AppKind::Capture(capture) => (Remote::Nothing, camera(id, capture)?),
             _ => return Ok(None),
         };
         Ok(Some((Self { remote, dropped_before: 0 }, argv)))
@@ -66,13 +70,14 @@ impl Player {
             // It knows no other command than one that turns from the one to the other.
             Remote::Pipe(pipe) => pipe.write_all(b"pause\n").context("write to its command pipe"),
             Remote::Socket(socket) => ask(socket, &json!(["set_property", "pause", paused])).map(|_| ()),
+            Remote::Nothing => Ok(()),
         }
     }
 
     /// Frames that it has decoded, shown or not.
     fn frames(&self, program: &Program) -> Option<u64> {
         match &self.remote {
-            Remote::Pipe(_) => meter::player_frames(&program.log_text()),
+            Remote::Pipe(_) | Remote::Nothing => meter::player_frames(&program.log_text()),
             Remote::Socket(socket) => property(socket, "estimated-frame-number"),
         }
     }
@@ -84,6 +89,8 @@ impl Player {
             Remote::Socket(socket) => {
                 Some(property(socket, "frame-drop-count")? + property(socket, "decoder-frame-drop-count")?)
             }
+            // What it does not fetch in time, the camera drops.
+            Remote::Nothing => None,
         }
     }
 }
@@ -101,7 +108,7 @@ impl Session<'_> {
     /// Lets players play on, and waits until they do.
     pub(super) fn play(&mut self) -> Result<()> {
         let mut shown = Vec::new();
-        for (id, player) in &mut self.players {
+        for (id, player) in self.players.iter_mut().filter(|(_, player)| !matches!(player.remote, Remote::Nothing)) {
             let Some(program) = self.apps.get(id) else { continue };
             player.dropped_before = player.drops(program).unwrap_or(0);
             shown.push((id.clone(), player.frames(program).unwrap_or(0)));
@@ -175,6 +182,25 @@ fn mplayer(id: &str, film: &Film, commands: &Path) -> Result<Vec<String>> {
         words.extend(owned(&["-zoom", "-x", &width.to_string(), "-y", &height.to_string()]));
     }
     words.push(clip_file(&film.clip)?);
+    Ok(words)
+}
+
+/// The camera is told its size and rate first: mplayer asks for the size alone.
+fn camera(id: &str, capture: &Capture) -> Result<Vec<String>> {
+    let Capture { width, height, fps, x, y } = capture;
+    let format = format!("--set-fmt-video=width={width},height={height},pixelformat=YU12");
+    for setting in [format, format!("--set-parm={fps}")] {
+        let out = Command::new("v4l2-ctl").args(["-d", CAMERA_NODE, &setting]).output().context("start v4l2-ctl")?;
+        if !out.status.success() {
+            bail!("v4l2-ctl {setting}: {}", String::from_utf8_lossy(&out.stderr).trim());
+        }
+    }
+    let source =
+        format!("driver=v4l2:device={CAMERA_NODE}:width={width}:height={height}:fps={fps}:outfmt=i420:noaudio");
+    let place = format!("{x}:{y}");
+    let mut words = owned(&["mplayer", "-noconfig", "all", "-nolirc", "-nojoystick", "-noconsolecontrols", "-nosound"]);
+    words.extend(owned(&["-vo", "x11", "-osdlevel", "0", "-sws", "0", "-geometry", &place, "-title", id]));
+    words.extend(owned(&["-tv", &source, "-vf", "scale,format=bgr8,scale", "tv://"]));
     Ok(words)
 }
 

@@ -44,7 +44,8 @@ impl Session<'_> {
             }),
             _ => None,
         });
-        shells.filter(|task| task.works || task.checks || task.samples).collect()
+        let measured = shells.filter(|task| task.works || task.checks || task.samples);
+        measured.filter(|task| !self.is_loop(&task.id)).collect()
     }
 
     /// Runs what will be measured by its work once before, so that no disk is waited for then: an idle

@@ -24,7 +24,7 @@ const RECIPE: &str = "kernel 3";
 /// Modules that the initramfs loads.
 const EARLY: [&str; 3] = ["virtio_blk", "ext4", "overlay"];
 /// Modules that the guest loads when it wants them, each with what it depends on.
-const LATER: [&str; 15] = [
+const LATER: [&str; 16] = [
     "bochs",
     "evdev",
     "hid-generic",
@@ -40,6 +40,7 @@ const LATER: [&str; 15] = [
     "veth",
     "virtio_net",
     "virtio_rng",
+    "vivid",
 ];
 /// The same on a kernel that has [`KernelImages::draws_unseen`].
 const OLDER: &str = "virtio-gpu";

@@ -5,6 +5,7 @@
 //! The file is complete in itself (SVG and style inline, no script), so that it can be mailed or kept.
 
 mod axis;
+mod contour;
 pub(crate) mod names;
 mod page;
 mod plot;

@@ -1,6 +1,6 @@
 //! How metrics, schedulers and figures are called in texts for people.
 
-use appease_scenario::{Machine, Mode, Outcome};
+use appease_scenario::{Machine, Mode, Outcome, scheduler_and_mix};
 
 /// What is known of a metric beyond its name.
 pub(crate) struct Known {
@@ -24,6 +24,18 @@ pub(crate) enum Better {
 const METRICS: &[Known] = &[
     known("key_to_screen_ms", "Key press to screen update", Better::Less),
     known("key_to_screen_unanswered", "Keys that the screen never answered", Better::Less),
+    known("typing_ms", "Typing: key press to screen update", Better::Less),
+    known("video_ms", "Video: time between two frames shown", Better::Less),
+    known("compute_ms", "Computing: an iteration", Better::Less),
+    known("typing_completed", "Keys whose character was shown", Better::More),
+    known("video_completed", "Frames shown", Better::More),
+    known("compute_completed", "Iterations computed", Better::More),
+    known("typing_cpu_pct", "CPU share of typing", Better::Neither),
+    known("video_cpu_pct", "CPU share of the video’s player", Better::Neither),
+    known("compute_cpu_pct", "CPU share of computing", Better::Neither),
+    known("display_cpu_pct", "CPU share of the X server", Better::Neither),
+    known("capture_cpu_pct", "CPU share of the camera", Better::Neither),
+    known("compute_left_cpu_pct", "CPU share that the others left to computing", Better::Neither),
     known("command_ms", "Enter to the command’s last screen update", Better::Less),
     known("command_unanswered", "Commands that the screen never answered", Better::Less),
     known("reload_ms", "Request to the page’s last screen update", Better::Less),
@@ -122,6 +134,9 @@ fn split_unit(metric: &str) -> (&str, &'static str) {
 
 /// A scheduler's name as people write it.
 pub(crate) fn scheduler(name: &str) -> String {
+    if let (base, Some(mix)) = scheduler_and_mix(name) {
+        return format!("{} + {mix}", scheduler(base));
+    }
     match name {
         "eevdf" => "EEVDF".into(),
         "eevdf-scopes" => "EEVDF, one cgroup per app".into(),

@@ -7,6 +7,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::{
     Picture,
     axis::Axis,
+    contour,
     names::{self, Better, figure, ratio, times},
     plot::{self, Curve, Look, Mark},
     sections::{Section, Series, distribution},
@@ -94,6 +95,7 @@ fn section(index: usize, section: &Section<'_>) -> anyhow::Result<Markup> {
     let draw =
         |names: &[&str]| names.iter().map(|name| metric(section, &looks, name)).collect::<anyhow::Result<Vec<_>>>();
     let (own, cost) = (draw(&own)?, draw(&cost)?);
+    let contours = contour::render(section)?;
     let signs = looks.iter().map(|look| plot::swatch(*look)).collect::<anyhow::Result<Vec<_>>>()?;
     Ok(html! {
         h2 id={ "s" (index) } { (section.scenario) }
@@ -102,6 +104,7 @@ fn section(index: usize, section: &Section<'_>) -> anyhow::Result<Markup> {
             @for (series, sign) in section.series.iter().zip(signs) { li { (PreEscaped(sign)) (series.label()) } }
         }
         (outcomes(section))
+        (contours)
         @for one in own { (one) }
         @if !cost.is_empty() {
             h3 { "What the background work got" }

@@ -27,6 +27,16 @@ pub(super) struct Curve<'a> {
     pub summary: &'a Summary,
 }
 
+/// One bar of a value contour.
+pub(super) enum Pillar {
+    /// What it was alone, by what it was beside others.
+    Percent(f64),
+    /// Nothing was completed.
+    Nothing,
+    /// There is nothing to compare it with.
+    NoBase,
+}
+
 /// One figure of a plot against load.
 pub(super) enum Mark<'a> {
     /// Median, p90 and largest.
@@ -38,6 +48,9 @@ pub(super) enum Mark<'a> {
     /// There was no such run.
     NotRun,
 }
+
+/// The top of a value contour, per cent.
+const CONTOUR_TOP: f64 = 125.0;
 
 /// Colours that [`finish`] replaces by CSS variables; no picture uses them otherwise.
 const INK: RGBColor = RGBColor(1, 2, 240);
@@ -236,6 +249,41 @@ fn steps(summary: &Summary, axis: Axis) -> Vec<(f64, f64)> {
         points.push((at, share(rank + 1)));
     }
     points
+}
+
+/// For each part a bar of its mean and a lighter one of its standard deviation.
+pub(super) fn contour(label: &str, look: Look, groups: &[(&str, [Pillar; 2])]) -> anyhow::Result<String> {
+    const HALF: f64 = 0.17;
+    #[allow(clippy::cast_precision_loss)]
+    let width = groups.len() as f64;
+    chart(label, (400, 230), 48, 0.0..width, |chart| {
+        for (percent, name) in [(0.0, "0 %"), (50.0, "50 %"), (100.0, "100 %")] {
+            let at = percent / CONTOUR_TOP;
+            let style = if percent >= 100.0 { SOFT } else { GRID };
+            line(chart, vec![(0.0, at), (width, at)], style)?;
+            text(chart, (0.0, at), (-8, 0), name, (HPos::Right, VPos::Center), SOFT)?;
+        }
+        for (i, (part, pillars)) in groups.iter().enumerate() {
+            #[allow(clippy::cast_precision_loss)]
+            let middle = i as f64 + 0.5;
+            text(chart, (middle, 0.0), (0, 26), part, (HPos::Center, VPos::Top), INK)?;
+            let bars = [("mean", middle - 0.2, 1.0), ("sd", middle + 0.2, 0.55)];
+            for ((name, x, strength), pillar) in bars.into_iter().zip(pillars) {
+                text(chart, (x, 0.0), (0, 7), name, (HPos::Center, VPos::Top), SOFT)?;
+                match pillar {
+                    Pillar::Percent(percent) => {
+                        let top = (percent / CONTOUR_TOP).clamp(0.0, 1.0);
+                        let fill = look.colour().mix(strength).filled();
+                        put(chart, Rectangle::new([(x - HALF, 0.0), (x + HALF, top)], fill))?;
+                        text(chart, (x, top), (0, -4), &tick(*percent), (HPos::Center, VPos::Bottom), INK)?;
+                    }
+                    Pillar::Nothing => put(chart, Cross::new((x, 0.08), 5, look.colour().stroke_width(2)))?,
+                    Pillar::NoBase => text(chart, (x, 0.0), (0, -4), "?", (HPos::Center, VPos::Bottom), SOFT)?,
+                }
+            }
+        }
+        Ok(())
+    })
 }
 
 /// A figure against load: one group for each load, in it one mark for each scheduler.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use appease_scenario::{Load, Machine, Metric, Report, Run, Summary};
+use appease_scenario::{Load, Machine, Metric, Report, Run, Summary, scheduler_and_mix};
 
 use super::names;
 
@@ -126,15 +126,17 @@ fn weight(load: Load) -> (u8, u32) {
         Load::Hogs(n) => (1, n),
         Load::Build(n) => (2, n),
         Load::Users(n) => (3, n),
+        Load::All => (4, 0),
     }
 }
 
 fn order(scheduler: &str) -> u8 {
-    match scheduler {
-        "eevdf" => 0,
-        "eevdf-scopes" => 1,
-        "eevdf-nice" => 2,
-        ours if ours == "appease" || ours.starts_with("appease:") => 4,
-        _ => 3,
+    match scheduler_and_mix(scheduler) {
+        ("eevdf", None) => 0,
+        ("eevdf", Some(_)) => 1,
+        ("eevdf-scopes", _) => 2,
+        ("eevdf-nice", _) => 3,
+        (ours, _) if ours == "appease" || ours.starts_with("appease:") => 5,
+        _ => 4,
     }
 }

@@ -117,6 +117,83 @@ fn what_the_background_got_comes_last() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Two parts, alone under two schedulers, and at once under those, a mix and one that was never alone.
+fn parts() -> anyhow::Result<Report> {
+    let alone = |keys: &[f64], loops: &[f64]| -> anyhow::Result<_> {
+        Ok(BTreeMap::from([
+            ("typing_ms".to_owned(), summary(keys)?),
+            ("compute_ms".to_owned(), summary(loops)?),
+            ("typing_completed".to_owned(), Metric::Scalar { value: 2.0 }),
+            ("compute_completed".to_owned(), Metric::Scalar { value: 2.0 }),
+        ]))
+    };
+    let beside = |keys: &[f64], loops: &[f64]| -> anyhow::Result<_> {
+        let mut metrics = alone(keys, loops)?;
+        metrics.insert("compute_left_cpu_pct".into(), Metric::Scalar { value: 50.0 });
+        Ok(metrics)
+    };
+    let mut locked = beside(&[1.0], &[300.0, 500.0])?;
+    locked.remove("typing_ms");
+    locked.insert("typing_completed".into(), Metric::Scalar { value: 0.0 });
+    let mut failed = run("scx_test", Load::All, BTreeMap::new());
+    failed.outcome = Outcome::Failed;
+    failed.detail = "no result".into();
+    Ok(Report {
+        scenario: "invented".into(),
+        runs: vec![
+            run("eevdf", Load::None, alone(&[1.0, 3.0], &[100.0, 102.0])?),
+            run("eevdf", Load::All, beside(&[4.0, 8.0], &[200.0, 210.0])?),
+            run("eevdf+fifo", Load::All, locked),
+            run("appease", Load::None, alone(&[2.0, 4.0], &[100.0, 102.0])?),
+            run("appease", Load::All, beside(&[2.0, 4.0], &[202.0, 204.0])?),
+            failed,
+        ],
+    })
+}
+
+/// The figures of a contour's table, a line for each row.
+fn contour_rows(page: &str) -> String {
+    let table = page.split("× alone</th>").last().and_then(|rest| rest.split("</table>").next()).unwrap_or_default();
+    let body = table.split("<tbody>").nth(1).unwrap_or_default();
+    let text =
+        |cell: &str| cell.split('>').nth(1).and_then(|text| text.split('<').next()).unwrap_or_default().to_owned();
+    let rows = body.split("<tr").skip(1).map(|row| row.split("<td").skip(1).map(text).collect::<Vec<_>>().join(" | "));
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn parts_are_compared_with_themselves_alone_and_mixes_with_their_scheduler() -> anyhow::Result<()> {
+    let page = page(&[parts()?])?;
+    assert_snapshot!(contour_rows(&page), @r"
+    EEVDF | 2.00 | 6.00 | 2.83 | 3.00 × | 2.00 × | 2.00 | 205 | 7.07 | 2.03 × | 5.00 × | 202 | 1.01 ×
+    EEVDF + fifo | completed nothing: the machine did not answer | 2.00 | 400 | 141 | 3.96 × | 100 × | 202 | 1.98 ×
+    scx_test | failed | failed
+    appease | 2.00 | 3.00 | 1.41 | 1.00 × | 1.00 × | 2.00 | 203 | 1.41 | 2.01 × | 1.00 × | 202 | 1.00 ×
+    ");
+    Ok(())
+}
+
+#[test]
+fn a_contour_says_what_did_not_answer() -> anyhow::Result<()> {
+    let page = page(&[parts()?])?;
+    let captions = page.split("<figcaption>").filter_map(|rest| rest.split("</figcaption>").next());
+    let captions =
+        captions.filter(|caption| caption.contains("typing:")).map(|caption| caption.replace(['<', '>'], " "));
+    assert_snapshot!(captions.collect::<Vec<_>>().join("\n"), @r"
+    EEVDF + fifo  span typing: completed nothing: the machine did not answer /span 
+    scx_test  span typing: failed · compute: failed /span
+    ");
+    let contour = page.split("value contour of EEVDF\"").nth(1).and_then(|rest| rest.split("</svg>").next());
+    let figures = contour
+        .unwrap_or_default()
+        .split("<text")
+        .skip(1)
+        .filter_map(|text| text.split('\n').nth(1)?.split('<').next());
+    assert_snapshot!(figures.collect::<Vec<_>>().join(" "), @"0 % 50 % 100 % typing mean 33.3 sd 50 compute mean 49.3 sd 20");
+    assert!(!self::page(&[sample()?])?.contains("Value contours"), "a scenario without parts has none");
+    Ok(())
+}
+
 #[test]
 fn kernels_are_never_mixed_and_repeats_never_hidden() -> anyhow::Result<()> {
     let mut other = sample()?;
