@@ -70,9 +70,9 @@ acceptance: lab ## every promise in full, on every kernel: an hour or more, on a
 	APPEASE_VM_TESTS=full APPEASE_VM_KERNELS="$(KERNELS)" $(CARGO) test $(LOCKED) --release --workspace --test vm
 
 .PHONY: bench
-bench: build ## the full matrix of scenarios, schedulers and loads; goes on where it was interrupted
+bench: build ## the league: every scenario under every scheduler; hours, goes on where it was interrupted; QUICK=1: 15 minutes
 	$(TOOLCHAIN) $(LAB) peers
-	scripts/bench $(LAB) $(TARGET)/bench
+	$(LAB) bench $(if $(QUICK),--quick,--readme README.md)
 
 .PHONY: clean
 clean: ## remove everything built, the laboratory's images included

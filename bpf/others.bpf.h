@@ -26,7 +26,8 @@ static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u6
 	struct task_ctx *tctx;
 	struct standing standing;
 
-	if (!curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_KTHREAD))
+	/* Who ends leaves the CPU soon, and its debt to its parent, whom it wakes. */
+	if (!curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_KTHREAD | PF_EXITING))
 		return false;
 	if (is_partial && curr->policy != SCHED_EXT_POLICY)
 		return false;

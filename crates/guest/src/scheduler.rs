@@ -19,6 +19,7 @@ use crate::{
     system::{self, RUN_DIR, TOOLS, kernel_log},
 };
 
+const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const SEQUENCE: &str = "/sys/kernel/sched_ext/enable_seq";
 /// Programs pass the verifier slowly in an emulated machine.
@@ -34,6 +35,8 @@ const RAISED_NICE: i32 = -10;
 pub enum Kind {
     /// The kernel's own, everything in one group.
     Eevdf,
+    /// The kernel's own, with its own groups: one for each session.
+    Autogroup,
     /// The kernel's own, each application in a cgroup.
     Scopes,
     /// The kernel's own, everything that users run at nice -10.
@@ -50,7 +53,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Understands `eevdf`, `eevdf-scopes`, `eevdf-nice`, `scx_NAME`, `appease[:POLICY][@BACKEND]`, each with a mix or
+    /// Understands `eevdf`, `eevdf-autogroup`, `eevdf-scopes`, `eevdf-nice`, `scx_NAME`, `appease[:POLICY][@BACKEND]`, each with a mix or
     /// without one (`+MIX`), which is no matter of the scheduler's.
     pub fn parse(name: &str) -> Result<Self> {
         let (name, _) = scheduler_and_mix(name);
@@ -60,6 +63,7 @@ impl Kind {
         };
         match (base, base.split_once(':')) {
             ("eevdf", _) if backend.is_none() => Ok(Self::Eevdf),
+            ("eevdf-autogroup", _) if backend.is_none() => Ok(Self::Autogroup),
             ("eevdf-scopes", _) if backend.is_none() => Ok(Self::Scopes),
             ("eevdf-nice", _) if backend.is_none() => Ok(Self::Nice),
             ("appease", _) => Ok(Self::Appease { policy: None, backend }),
@@ -68,7 +72,7 @@ impl Kind {
                 Ok(Self::Peer(peer.to_owned()))
             }
             _ => bail!(
-                "scheduler \"{name}\" is not known: write eevdf, eevdf-scopes, eevdf-nice, scx_NAME or \
+                "scheduler \"{name}\" is not known: write eevdf, eevdf-autogroup, eevdf-scopes, eevdf-nice, scx_NAME or \
                  appease[:POLICY][@BACKEND]"
             ),
         }
@@ -77,6 +81,10 @@ impl Kind {
     /// Where it wants programs.
     pub fn scopes(&self) -> Result<Scopes> {
         match self {
+            Self::Autogroup => {
+                fs::write(AUTOGROUP, "1").with_context(|| format!("write 1 to {AUTOGROUP}"))?;
+                Ok(Scopes::none())
+            }
             Self::Scopes => Scopes::each_its_own(),
             Self::Nice => Ok(Scopes::all_at(RAISED_NICE)),
             _ => Ok(Scopes::none()),
@@ -85,7 +93,7 @@ impl Kind {
 
     fn command(&self) -> Option<Vec<String>> {
         match self {
-            Self::Eevdf | Self::Scopes | Self::Nice => None,
+            Self::Eevdf | Self::Autogroup | Self::Scopes | Self::Nice => None,
             Self::Peer(name) => Some(vec![format!("{TOOLS}/{name}")]),
             Self::Appease { policy, backend } => {
                 let mut argv = vec![format!("{TOOLS}/appease"), "run".into()];
@@ -107,7 +115,7 @@ impl Kind {
 
     fn uses_sched_ext(&self) -> bool {
         match self {
-            Self::Eevdf | Self::Scopes | Self::Nice => false,
+            Self::Eevdf | Self::Autogroup | Self::Scopes | Self::Nice => false,
             Self::Peer(_) => true,
             Self::Appease { policy, backend } => {
                 let elsewhere = |word: &str| ["nice", "none"].contains(&word);

@@ -31,6 +31,8 @@ pub enum Command {
     Peers(PeersArgs),
     /// Write an HTML report from result files
     Report(ReportArgs),
+    /// Run the league of schedulers, and write its table and report; goes on where it was interrupted
+    Bench(BenchArgs),
     /// Run everything at once under eevdf and under appease, and show both side by side
     Demo(DemoArgs),
 }
@@ -160,6 +162,28 @@ pub struct ReportArgs {
     /// The HTML file
     #[arg(long, short, value_name = "FILE")]
     pub out: PathBuf,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Scenarios of the league [default: all]
+    pub scenarios: Vec<String>,
+    /// The quick subset, in short form
+    #[arg(long)]
+    pub quick: bool,
+    /// Short forms
+    #[arg(long)]
+    pub short: bool,
+    /// Where results and report go [default: bench/results/league, or league-short, or quick]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Put the table into this file, too, between its marks
+    #[arg(long, value_name = "FILE")]
+    pub readme: Option<PathBuf>,
+    /// Machines at a time [default: one for each processor, as memory allows]
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<usize>,
 }
 
 /// Arguments of `demo`.

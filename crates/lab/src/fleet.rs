@@ -127,6 +127,21 @@ fn clip_key(scenario: &Scenario, clip: &str) -> String {
 /// # Errors
 /// When images cannot be built, or the user interrupts. What goes wrong in a machine is in its outcome.
 pub fn run(layout: &Layout, store: &Store, plan: &Plan, interrupt: &Interrupt, verbose: bool) -> Result<Vec<Report>> {
+    run_each(layout, store, plan, interrupt, verbose, &|_, _| Ok(()))
+}
+
+/// As [`run`]; tells `keep` the place in the plan and the runs of each machine when it is done.
+///
+/// # Errors
+/// As [`run`], and those of `keep`, after all machines are done.
+pub fn run_each(
+    layout: &Layout,
+    store: &Store,
+    plan: &Plan,
+    interrupt: &Interrupt,
+    verbose: bool,
+    keep: &(dyn Fn(usize, &[Run]) -> Result<()> + Sync),
+) -> Result<Vec<Report>> {
     vm::sweep();
     let scenarios: Vec<&Scenario> = plan.runs.iter().map(|run| &run.job.scenario).collect();
     let kernels: Vec<Wanted> = plan.runs.iter().map(|run| run.kernel.clone()).collect();
@@ -154,7 +169,7 @@ pub fn run(layout: &Layout, store: &Store, plan: &Plan, interrupt: &Interrupt, v
             })
         })
         .collect::<Result<Vec<Spec>>>()?;
-    let results = Fleet { plan, specs, interrupt, steps: store.steps(), verbose }.run()?;
+    let results = Fleet { plan, specs, interrupt, steps: store.steps(), verbose, keep }.run()?;
     Ok(documents(plan, results))
 }
 
@@ -176,12 +191,14 @@ struct Fleet<'a> {
     interrupt: &'a Interrupt,
     steps: &'a Steps,
     verbose: bool,
+    keep: &'a (dyn Fn(usize, &[Run]) -> Result<()> + Sync),
 }
 
 impl Fleet<'_> {
     fn run(&self) -> Result<Vec<Vec<Run>>> {
         let next = AtomicUsize::new(0);
         let results: Vec<Mutex<Option<Vec<Run>>>> = self.specs.iter().map(|_| Mutex::new(None)).collect();
+        let not_kept = Mutex::new(None);
         thread::scope(|scope| {
             for _ in 0..self.plan.jobs {
                 scope.spawn(|| {
@@ -189,6 +206,10 @@ impl Fleet<'_> {
                         let index = next.fetch_add(1, Ordering::SeqCst);
                         let Some(slot) = results.get(index).filter(|_| !self.interrupt.is_set()) else { return };
                         let run = self.one(index);
+                        let kept = run.as_ref().map_or(Ok(()), |runs| (self.keep)(index, runs));
+                        if let (Err(error), Ok(mut first)) = (kept, not_kept.lock()) {
+                            first.get_or_insert(error);
+                        }
                         if let Ok(mut slot) = slot.lock() {
                             *slot = run;
                         }
@@ -197,6 +218,9 @@ impl Fleet<'_> {
             }
         });
         self.interrupt.check()?;
+        if let Some(error) = not_kept.into_inner().ok().flatten() {
+            return Err(error);
+        }
         let taken = results.into_iter().map(|slot| slot.into_inner().ok().flatten());
         taken.collect::<Option<_>>().ok_or_else(|| anyhow!("a run was lost: this is a defect of appease-lab"))
     }

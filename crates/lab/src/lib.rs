@@ -6,9 +6,10 @@
 //! - [`image`] and [`store`]: what is built, cached by its recipe.
 //! - [`plan`]: a command line becomes a list of runs, checked before anything starts.
 //! - [`vm`]: one machine. [`fleet`]: many.
-//! - [`table`], [`report`], [`demo`]: what people read.
+//! - [`table`], [`report`], [`demo`], [`bench`]: what people read.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod cli;
 pub mod debian;
 pub mod demo;

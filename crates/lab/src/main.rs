@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use appease_lab::{
+    bench,
     cli::{BuildArgs, Cli, Command, ReportArgs, RunArgs},
     demo,
     fleet::{self, Images},
@@ -55,6 +56,7 @@ fn run(cli: Cli, interrupt: &Interrupt) -> Result<ExitCode> {
         Command::Run(args) => return measure(&layout, &store, &args, interrupt),
         Command::Shell(args) => shell::shell(&layout, &store, &args)?,
         Command::Peers(args) => peers::build(&layout, &args.names, &steps)?,
+        Command::Bench(args) => bench::run(&layout, &store, &args, interrupt)?,
         Command::Demo(args) => print(&demo::run(&layout, &store, &args, interrupt)?)?,
         Command::Report(ReportArgs { files, out }) => report::write_html(&report::read(&files)?, &out)?,
     }

@@ -227,7 +227,7 @@ fn tools(layout: &Layout, schedulers: &[Scheduler]) -> Result<BTreeMap<String, P
 }
 
 /// One machine for each processor that it can have for itself, as memory allows.
-fn default_jobs(cpus: u32) -> usize {
+pub(crate) fn default_jobs(cpus: u32) -> usize {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let by_processor = processors / usize::try_from(cpus).unwrap_or(usize::MAX).max(1);
     let by_memory = available_memory_mib()

@@ -14,9 +14,9 @@ const POLICIES: [&str; 5] = ["appease", "rsio", "rbpe", "cas", "steady"];
 /// Its backends, likewise: one that acts by nice values, and one that only watches, to tell what watching costs.
 const BACKENDS: [&str; 3] = ["scx", "nice", "none"];
 /// What can be written without building a peer.
-pub const OURS: [&str; 4] = ["eevdf", "eevdf-scopes", "eevdf-nice", "appease"];
+pub const OURS: [&str; 5] = ["eevdf", "eevdf-autogroup", "eevdf-scopes", "eevdf-nice", "appease"];
 /// Schedulers that are the kernel's own.
-const KERNEL: [&str; 3] = [FLAT, "eevdf-scopes", RAISED];
+const KERNEL: [&str; 4] = [FLAT, "eevdf-autogroup", "eevdf-scopes", RAISED];
 /// The one that says itself at which nice value everybody runs.
 const RAISED: &str = "eevdf-nice";
 /// The one that asks nothing of the machine.
@@ -32,7 +32,7 @@ pub struct Scheduler {
 /// A scheduler by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
-    /// The kernel's: flat, with a cgroup for each application, or with everybody at nice -10.
+    /// The kernel's: flat, with a group for each session or a cgroup for each application, or with everybody at nice -10.
     Kernel(&'static str),
     /// A sched_ext scheduler of others.
     Peer(String),
@@ -143,6 +143,7 @@ mod tests {
     fn names_are_kept() {
         for name in [
             "eevdf",
+            "eevdf-autogroup",
             "eevdf-scopes",
             "eevdf-nice",
             "scx_lavd",
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
-        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos; each may have a mix of the scenario's (+MIX)"#);
+        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-autogroup, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos; each may have a mix of the scenario's (+MIX)"#);
         insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio, rbpe, cas, steady"#);
         insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, nice, none"#);
         insta::assert_snapshot!(told("eevdf-nice+batch"), @r#"scheduler "eevdf-nice+batch": eevdf-nice has everybody at one nice value, and mix "batch" others: write eevdf+batch"#);

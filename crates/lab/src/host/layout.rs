@@ -43,6 +43,12 @@ impl Layout {
         Self { root: root.to_owned(), target }
     }
 
+    /// `bench/`.
+    #[must_use]
+    pub fn bench(&self) -> PathBuf {
+        self.root.join("bench")
+    }
+
     /// `scenarios/`.
     #[must_use]
     pub fn scenarios(&self) -> PathBuf {

@@ -6,6 +6,7 @@
 
 mod axis;
 mod contour;
+mod league;
 pub(crate) mod names;
 mod page;
 mod plot;
@@ -13,10 +14,16 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, bail};
 use appease_scenario::Report;
+use maud::{Markup, html};
+
+use crate::bench::{document, league::Row};
 
 /// A screenshot that the report shows.
 #[derive(Debug, Clone)]
@@ -46,6 +53,9 @@ pub fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Report>> {
 fn read_one(path: &Path) -> anyhow::Result<Vec<Report>> {
     let shown = path.display();
     let text = std::fs::read(path).with_context(|| format!("read result file {shown}"))?;
+    if let Some(format) = document::format_of(&text).filter(|format| *format != u64::from(document::FORMAT)) {
+        bail!("{shown} has format {format}, and this program reads {}: measure anew", document::FORMAT);
+    }
     let several = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
     let reports: serde_json::Result<Vec<Report>> =
         if several { serde_json::from_slice(&text) } else { serde_json::from_slice(&text).map(|one| vec![one]) };
@@ -69,10 +79,34 @@ pub fn write_html(reports: &[Report], out: &Path) -> anyhow::Result<()> {
 /// # Errors
 /// As [`write_html`].
 pub fn write_html_with(reports: &[Report], pictures: &[Picture], out: &Path) -> anyhow::Result<()> {
+    let panels = html! { @for one in pictures { (page::picture(one)) } };
+    let front = if pictures.is_empty() {
+        Markup::default()
+    } else {
+        html! { div.panels { (panels) } }
+    };
+    write(reports, &front, out)
+}
+
+/// As [`write_html`], begun with who came in where, who did not, and the versions of all.
+///
+/// # Errors
+/// As [`write_html`].
+pub fn write_league(
+    rows: &[Row],
+    mishaps: &[String],
+    versions: &BTreeMap<String, String>,
+    reports: &[Report],
+    out: &Path,
+) -> anyhow::Result<()> {
+    write(reports, &league::front(rows, mishaps, versions), out)
+}
+
+fn write(reports: &[Report], front: &Markup, out: &Path) -> anyhow::Result<()> {
     if reports.iter().all(|report| report.runs.is_empty()) {
         bail!("report {}: there is no run to report", out.display());
     }
-    let html = page::render(&sections::of(reports), pictures)?;
+    let html = page::render(&sections::of(reports), front)?;
     if let Some(parent) = out.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         std::fs::create_dir_all(parent)
             .with_context(|| format!("create the folder {} of the report", parent.display()))?;

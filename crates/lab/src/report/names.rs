@@ -66,6 +66,11 @@ const METRICS: &[Known] = &[
     known("requests_open", "Requests open at the end", Better::Neither),
     known("requests_silent", "Requests that ended when nobody worked on them any more", Better::Neither),
     known("requests_timed_out", "Requests that ended without a response", Better::Less),
+    known("cyclictest_us", "How late a timer’s thread runs (cyclictest)", Better::Less),
+    known("hackbench_ms", "Processes that send each other messages (hackbench)", Better::Less),
+    known("pipe_ms", "Two processes and a pipe (perf bench sched pipe)", Better::Less),
+    known("messaging_ms", "Processes and sockets (perf bench sched messaging)", Better::Less),
+    known("build_ms", "A build by four processes", Better::Less),
     known("other_lane_pct", "CPU time given in the other lane", Better::Neither),
     known("work_ms", "Work, start to end", Better::Less),
     known("busy_ms", "CPU time of the machine during the work", Better::Less),
@@ -139,6 +144,7 @@ pub(crate) fn scheduler(name: &str) -> String {
     }
     match name {
         "eevdf" => "EEVDF".into(),
+        "eevdf-autogroup" => "EEVDF, grouped by session".into(),
         "eevdf-scopes" => "EEVDF, one cgroup per app".into(),
         "eevdf-nice" => "EEVDF, everybody at nice −10".into(),
         other => other.into(),

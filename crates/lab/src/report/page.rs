@@ -16,8 +16,8 @@ use super::{
 /// From this ratio on, a table cell is marked as better or worse.
 const NOTABLE_RATIO: f64 = 1.25;
 
-/// The whole document.
-pub(super) fn render(sections: &[Section<'_>], pictures: &[Picture]) -> anyhow::Result<String> {
+/// The whole document; `front` goes before the sections.
+pub(super) fn render(sections: &[Section<'_>], front: &Markup) -> anyhow::Result<String> {
     let bodies = sections.iter().enumerate().map(|(i, one)| section(i, one)).collect::<anyhow::Result<Vec<_>>>()?;
     let page = html! {
         (DOCTYPE)
@@ -38,9 +38,7 @@ pub(super) fn render(sections: &[Section<'_>], pictures: &[Picture]) -> anyhow::
                 @if sections.len() > 1 {
                     nav { @for (i, one) in sections.iter().enumerate() { a href={ "#s" (i) } { (one.scenario) " · " (kernel(one)) } } }
                 }
-                @if !pictures.is_empty() {
-                    div.panels { @for one in pictures { (picture(one)) } }
-                }
+                (front)
                 @for body in bodies { (body) }
             }
         }
@@ -48,7 +46,8 @@ pub(super) fn render(sections: &[Section<'_>], pictures: &[Picture]) -> anyhow::
     Ok(page.into_string())
 }
 
-fn picture(picture: &Picture) -> Markup {
+/// A screenshot with what it shows.
+pub(super) fn picture(picture: &Picture) -> Markup {
     html! {
         figure {
             figcaption { (picture.caption) }

@@ -134,7 +134,7 @@ fn order(scheduler: &str) -> u8 {
     match scheduler_and_mix(scheduler) {
         ("eevdf", None) => 0,
         ("eevdf", Some(_)) => 1,
-        ("eevdf-scopes", _) => 2,
+        ("eevdf-autogroup" | "eevdf-scopes", _) => 2,
         ("eevdf-nice", _) => 3,
         (ours, _) if ours == "appease" || ours.starts_with("appease:") => 5,
         _ => 4,

@@ -1,0 +1,318 @@
+//! The races of `bench/league.toml`, and the runs that they need.
+
+use std::{fmt, path::Path, str::FromStr};
+
+use anyhow::{Context, Result, bail};
+use appease_scenario::{Load, Metric, Run};
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use crate::{debian::Wanted, scheduler::Scheduler};
+
+/// The file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Matrix {
+    /// Who races where a race does not say.
+    #[serde(deserialize_with = "words")]
+    schedulers: Vec<Scheduler>,
+    #[serde(rename = "race")]
+    races: Vec<Race>,
+}
+
+/// A scenario, and what counts in it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Race {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What is measured, for people.
+    pub title: String,
+    /// What competes, from light to heavy.
+    #[serde(deserialize_with = "words")]
+    pub loads: Vec<Load>,
+    /// The load of an unloaded machine.
+    #[serde(default = "none", deserialize_with = "word")]
+    pub unloaded: Load,
+    /// By what it is decided.
+    #[serde(deserialize_with = "words")]
+    pub measures: Vec<Measure>,
+    /// Loads of the quick subset.
+    #[serde(default, deserialize_with = "words")]
+    quick: Vec<Load>,
+    /// Who races, if not everybody.
+    #[serde(default, deserialize_with = "words")]
+    schedulers: Vec<Scheduler>,
+    /// Kernels.
+    #[serde(default = "default_kernel", deserialize_with = "words")]
+    kernels: Vec<Wanted>,
+    /// How long the load is there before, seconds, if not as long as the scenario says.
+    pub settle_s: Option<f64>,
+}
+
+/// A figure of a run: a metric, and which of its statistics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Measure {
+    /// The metric's name.
+    pub metric: String,
+    statistic: Option<Statistic>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Statistic {
+    P50,
+    P90,
+    P99,
+    Max,
+    Mean,
+    Sd,
+}
+
+const STATISTICS: [(&str, Statistic); 6] = [
+    ("p50", Statistic::P50),
+    ("p90", Statistic::P90),
+    ("p99", Statistic::P99),
+    ("max", Statistic::Max),
+    ("mean", Statistic::Mean),
+    ("sd", Statistic::Sd),
+];
+
+/// One run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// The scenario's name.
+    pub scenario: String,
+    /// Under whom.
+    pub scheduler: Scheduler,
+    /// Beside what.
+    pub load: Load,
+    /// On which kernel.
+    pub kernel: Wanted,
+    /// How long the load is there before, seconds.
+    pub settle_s: Option<f64>,
+}
+
+fn none() -> Load {
+    Load::None
+}
+
+fn default_kernel() -> Vec<Wanted> {
+    vec![Wanted::Newest]
+}
+
+fn word<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(from: D) -> Result<T, D::Error> {
+    String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+fn words<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(from: D) -> Result<Vec<T>, D::Error> {
+    Vec::<String>::deserialize(from)?.iter().map(|word| word.parse().map_err(D::Error::custom)).collect()
+}
+
+impl FromStr for Measure {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let Some((metric, statistic)) = text.split_once(' ') else {
+            return Ok(Self { metric: text.into(), statistic: None });
+        };
+        let Some((_, statistic)) = STATISTICS.iter().find(|(name, _)| *name == statistic) else {
+            let known: Vec<_> = STATISTICS.iter().map(|(name, _)| *name).collect();
+            bail!("measure \"{text}\": a metric's name, and one of {}", known.join(", "));
+        };
+        Ok(Self { metric: metric.into(), statistic: Some(*statistic) })
+    }
+}
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.metric)?;
+        let name = STATISTICS.iter().find(|(_, statistic)| Some(*statistic) == self.statistic);
+        name.map_or(Ok(()), |(name, _)| write!(f, " {name}"))
+    }
+}
+
+impl Measure {
+    /// The figure of a run, if it has it.
+    #[must_use]
+    pub fn of(&self, run: &Run) -> Option<f64> {
+        match (run.metrics.get(&self.metric)?, self.statistic) {
+            (Metric::Scalar { value }, None) => Some(*value),
+            (Metric::Distribution(summary), Some(statistic)) => Some(match statistic {
+                Statistic::P50 => summary.p50,
+                Statistic::P90 => summary.p90,
+                Statistic::P99 => summary.p99,
+                Statistic::Max => summary.max,
+                Statistic::Mean => summary.mean,
+                Statistic::Sd => summary.sd,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl Matrix {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// Names the file, the place and what is wrong.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+        let matrix: Self = toml::from_str(&text).with_context(|| format!("{} is no league", path.display()))?;
+        for race in &matrix.races {
+            let stray = race.quick.iter().find(|load| !race.loads.contains(load));
+            if let Some(load) = stray {
+                bail!("{}: scenario {}: quick load {load} is none of its loads", path.display(), race.scenario);
+            }
+            if race.measures.is_empty() || race.loads.is_empty() {
+                bail!("{}: scenario {}: write at least one load and one measure", path.display(), race.scenario);
+            }
+        }
+        Ok(matrix)
+    }
+
+    /// The races, as far as they are `quick`, and of these `scenarios` if any are named.
+    ///
+    /// # Errors
+    /// When one of `scenarios` has no race.
+    pub fn races(&self, quick: bool, scenarios: &[String]) -> Result<Vec<Race>> {
+        let known = |name: &&String| !self.races.iter().any(|race| race.scenario == **name);
+        if let Some(name) = scenarios.iter().find(known) {
+            let all: Vec<_> = self.races.iter().map(|race| race.scenario.as_str()).collect();
+            bail!("scenario \"{name}\" is not in the league: there is {}", all.join(", "));
+        }
+        let wanted = self.races.iter().filter(|race| scenarios.is_empty() || scenarios.contains(&race.scenario));
+        let of = |race: &Race| Race {
+            loads: if quick { race.quick.clone() } else { race.loads.clone() },
+            schedulers: if race.schedulers.is_empty() { self.schedulers.clone() } else { race.schedulers.clone() },
+            ..race.clone()
+        };
+        Ok(wanted.map(of).filter(|race| !race.loads.is_empty()).collect())
+    }
+}
+
+impl Race {
+    /// Who races.
+    #[must_use]
+    pub fn schedulers(&self) -> &[Scheduler] {
+        &self.schedulers
+    }
+
+    /// Its kernels.
+    #[must_use]
+    pub fn kernels(&self) -> &[Wanted] {
+        &self.kernels
+    }
+
+    /// Every run that it needs. A quick one is run without load under the first scheduler alone.
+    #[must_use]
+    pub fn cells(&self, quick: bool) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for kernel in &self.kernels {
+            for load in std::iter::once(&self.unloaded).chain(&self.loads) {
+                let all = if quick && *load == self.unloaded { 1 } else { self.schedulers.len() };
+                cells.extend(self.schedulers.iter().take(all).map(|scheduler| Cell {
+                    scenario: self.scenario.clone(),
+                    scheduler: scheduler.clone(),
+                    load: *load,
+                    kernel: kernel.clone(),
+                    settle_s: self.settle_s,
+                }));
+            }
+        }
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use anyhow::Result;
+
+    use super::Matrix;
+    use crate::{host::Layout, plan, report::names};
+
+    const SMALL: &str = r#"
+schedulers = ["eevdf", "scx_lavd", "appease"]
+[[race]]
+scenario = "nap"
+title = "a nap"
+loads = ["hogs:4", "hogs:16"]
+measures = ["nap_ms p90"]
+quick = ["hogs:16"]
+"#;
+
+    fn matrix(text: &str) -> Result<Matrix> {
+        let dir = tempfile::tempdir()?;
+        fs::write(dir.path().join("league.toml"), text)?;
+        Matrix::load(&dir.path().join("league.toml"))
+    }
+
+    /// Without load, too; of the quick subset under the first scheduler alone.
+    #[test]
+    fn every_run_of_a_race() -> Result<()> {
+        let matrix = matrix(SMALL)?;
+        let cells = |quick: bool| -> Result<Vec<String>> {
+            let races = matrix.races(quick, &[])?;
+            let cells = races.iter().flat_map(|race| race.cells(quick));
+            Ok(cells.map(|cell| format!("{} {}", cell.load, cell.scheduler)).collect())
+        };
+        insta::assert_snapshot!(cells(false)?.join("\n"), @r"
+        none eevdf
+        none scx_lavd
+        none appease
+        hogs:4 eevdf
+        hogs:4 scx_lavd
+        hogs:4 appease
+        hogs:16 eevdf
+        hogs:16 scx_lavd
+        hogs:16 appease
+        ");
+        insta::assert_snapshot!(cells(true)?.join("\n"), @r"
+        none eevdf
+        hogs:16 eevdf
+        hogs:16 scx_lavd
+        hogs:16 appease
+        ");
+        Ok(())
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        let told = |from: &str, to: &str| {
+            let text = matrix(&SMALL.replace(from, to)).err().map(|error| format!("{error:#}")).unwrap_or_default();
+            text.rsplit_once("league").map(|(_, rest)| rest.to_owned()).unwrap_or_default()
+        };
+        assert!(told("\"hogs:16\"]\nmeasures", "\"hogs:many\"]\nmeasures").contains("hogs:many"));
+        assert!(told("scx_lavd", "cfs").contains("scheduler \"cfs\" is not known"));
+        assert!(told("p90", "p95").contains("measure \"nap_ms p95\": a metric's name, and one of p50, p90"));
+        assert!(
+            told("quick = [\"hogs:16\"]", "quick = [\"hogs:8\"]").contains("quick load hogs:8 is none of its loads")
+        );
+        assert!(told("title", "heading").contains("unknown field `heading`"));
+        let stray = matrix(SMALL).and_then(|matrix| matrix.races(false, &["walk".into()]));
+        assert_eq!(
+            stray.err().map(|error| error.to_string()).as_deref(),
+            Some("scenario \"walk\" is not in the league: there is nap")
+        );
+    }
+
+    /// The project's own league names scenarios and loads that there are, and metrics of which it is known what is better.
+    #[test]
+    fn the_league_is_sound() -> Result<()> {
+        let layout = Layout::at(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+        let matrix = Matrix::load(&layout.bench().join("league.toml"))?;
+        for race in matrix.races(false, &[])? {
+            let scenario = plan::scenario(&layout, &race.scenario)?;
+            for load in &race.loads {
+                scenario.accepts(*load).map_err(anyhow::Error::msg)?;
+            }
+            let unknown: Vec<_> = race
+                .measures
+                .iter()
+                .filter(|measure| names::better(&measure.metric) == names::Better::Neither)
+                .collect();
+            assert!(unknown.is_empty(), "{}: {unknown:?}", race.scenario);
+        }
+        Ok(())
+    }
+}
