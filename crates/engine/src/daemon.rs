@@ -37,6 +37,7 @@ use crate::{
     lock::Lock,
     names::Names,
     report::Reporter,
+    reserve,
     seams::Slot,
     seams::{Backend, BpfError, Customer, Eyes, Machine, Platform, Policy, Process, SenseOptions, Witness},
     shutdown::{Hangups, Signals},
@@ -103,6 +104,7 @@ where
     let (channels, weights) = channels::start(config, file, &mut eyes)?;
     let (passing, answers) = Passing::new(platform.lookup());
     let backend = platform.attach(&eyes, config)?;
+    let _reserve = (config.backend == BackendKind::Scx).then(|| reserve::hold(&config.root, &config.run_dir));
     let daemon = Rc::new(Daemon {
         config: config.clone(),
         kernel,

@@ -6,6 +6,7 @@ use crate::{
     config::{BackendKind, Config, Policy},
     control::{Client, Missing, Status},
     names::Names,
+    reserve,
     seams::features::{self, Btf, Features, Goal, Lockdown, SchedExt},
 };
 
@@ -79,6 +80,7 @@ fn examine_at(root: &Path, running: Option<&Status>) -> Vec<Finding> {
         lockdown(&features),
     ];
     findings.extend(backend(root, &features));
+    findings.extend(reserve_of(root, &features));
     // The daemon knows; without one, the kernel's description of itself tells.
     let missing = match running {
         Some(status) => status.missing.clone(),
@@ -121,6 +123,22 @@ fn privilege(features: &Features) -> Finding {
         // Whoever examines need not be who runs the daemon.
         Finding::warning("privilege", "this user may not load BPF programs; \"appease run\" must be run as root")
     }
+}
+
+/// Only root sees it.
+fn reserve_of(root: &Path, features: &Features) -> Option<Finding> {
+    const SUBJECT: &str = "realtime";
+    if !features.privileged || !features.can_load_schedulers() {
+        return None;
+    }
+    Some(if reserve::is_there(root) {
+        Finding::good(
+            SUBJECT,
+            "programs that never sleep leave others a share, which \"appease run\" has given ten times a second",
+        )
+    } else {
+        Finding::warning(SUBJECT, format!("programs that never sleep leave others nothing: {}", reserve::LACKING))
+    })
 }
 
 fn sched_ext(features: &Features, running: Option<&Status>) -> Finding {

@@ -20,6 +20,7 @@ mod latency;
 mod lock;
 mod names;
 mod report;
+mod reserve;
 pub mod restore;
 pub mod seams;
 mod shutdown;

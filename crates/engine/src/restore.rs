@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use crate::{Error, backend::nice, lock::Lock};
+use crate::{Error, backend::nice, lock::Lock, reserve};
 
-/// How many threads were given back what they had.
+/// How many threads, and CPUs, were given back what they had.
 ///
 /// # Errors
 /// When a daemon runs, which does that itself, or its directory cannot be read.
 pub fn run(run_dir: &Path) -> Result<usize, Error> {
     Lock::refuse_if_held(run_dir)?;
-    nice::take_back(&nice::KernelTasks, run_dir)
+    Ok(nice::take_back(&nice::KernelTasks, run_dir)? + reserve::take_back(Path::new("/"), run_dir)?)
 }

@@ -8,6 +8,7 @@ use crate::{
     Error,
     backend::nice::{self, KernelTasks, Nice},
     channel::hosts,
+    reserve,
 };
 
 use crate::config::{BackendKind, Config};
@@ -225,6 +226,11 @@ impl Platform for Machine {
         let found = nice::take_back(&KernelTasks, run_dir)?;
         if found > 0 {
             info!("{found} threads have back the nice value and slice that a daemon has left changed which was killed");
+        }
+        if reserve::take_back(Path::new("/"), run_dir)? > 0 {
+            info!(
+                "CPUs have back the reserve beside realtime programs that a daemon has left changed which was killed"
+            );
         }
         Ok(())
     }

@@ -256,7 +256,7 @@ mod tests {
         let rows = rows(&races, &documents);
         insta::assert_snapshot!(markdown(&rows), @r"
         | | unloaded | EEVDF | scx_lavd | scx_flash | appease | appease:steady | appease to unloaded | best other to appease |
-        |---|---|---|---|---|---|---|---|---|---|
+        |---|---|---|---|---|---|---|---|---|
         | a film, hogs:4: video, frames/s (Linux 7.2) | 25.0 | 5.00 | 8.00 | ejected by the kernel | **20.0** | not run | 1.25 × | 2.50 × |
         ");
         assert_eq!(rows[0].best_other_to_ours(), Some(("scx_lavd", 2.5)));

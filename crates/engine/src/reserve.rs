@@ -1,0 +1,230 @@
+//! What everybody else keeps beside a realtime program that never sleeps: the kernel's deadline server for sched_ext, which it has
+//! since Linux 7.0, at work ten times as often.
+//!
+//! By itself it gives sched_ext a twentieth of each second, so a key waits for up to a second. Held here, it gives the same
+//! twentieth of each tenth of a second, in which attended work goes first: a user still reaches a terminal. Shares that an administrator
+//! has set are kept, and a server that was switched off stays so.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
+
+use tracing::{info, warn};
+
+use crate::Error;
+
+/// Below the root: a directory for each CPU.
+const SERVERS: &str = "sys/kernel/debug/sched/ext_server";
+/// The period in which the share is given, nanoseconds.
+const PERIOD_NS: u64 = 100_000_000;
+
+/// A CPU's server: so much in each period, nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Server {
+    cpu: String,
+    runtime_ns: u64,
+    period_ns: u64,
+}
+
+impl Server {
+    fn read(dir: &Path) -> Option<Self> {
+        let number = |name: &str| fs::read_to_string(dir.join(name)).ok()?.trim().parse().ok();
+        let cpu = dir.file_name()?.to_str()?.to_owned();
+        Some(Self { cpu, runtime_ns: number("runtime")?, period_ns: number("period")? })
+    }
+
+    /// The same share in a shorter period; `None` where there is nothing to gain.
+    fn hastened(&self) -> Option<Self> {
+        if self.runtime_ns == 0 || self.period_ns <= PERIOD_NS {
+            return None;
+        }
+        let runtime = u128::from(self.runtime_ns) * u128::from(PERIOD_NS) / u128::from(self.period_ns);
+        let runtime_ns = u64::try_from(runtime).ok()?;
+        Some(Self { cpu: self.cpu.clone(), runtime_ns, period_ns: PERIOD_NS })
+    }
+
+    /// The kernel takes no share beyond what CPUs have, not even between the two writes: so the lesser one comes first.
+    fn write(&self, root: &Path, runtime_first: bool) -> std::io::Result<()> {
+        let dir = root.join(SERVERS).join(&self.cpu);
+        let runtime = || fs::write(dir.join("runtime"), self.runtime_ns.to_string());
+        let period = || fs::write(dir.join("period"), self.period_ns.to_string());
+        if runtime_first { runtime().and_then(|()| period()) } else { period().and_then(|()| runtime()) }
+    }
+
+    fn line(&self) -> String {
+        format!("{} {} {}\n", self.cpu, self.runtime_ns, self.period_ns)
+    }
+
+    /// Of a line that was written to its end.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_suffix('\n')?.split(' ');
+        let cpu = words.next()?.to_owned();
+        let server = Self { cpu, runtime_ns: words.next()?.parse().ok()?, period_ns: words.next()?.parse().ok()? };
+        let is_cpu = server.cpu.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());
+        (words.next().is_none() && is_cpu).then_some(server)
+    }
+}
+
+/// The servers that were changed; given back what they had when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    root: PathBuf,
+    run_dir: PathBuf,
+}
+
+/// Which servers this kernel has.
+fn servers(root: &Path) -> Vec<Server> {
+    let dirs = fs::read_dir(root.join(SERVERS)).into_iter().flatten().flatten();
+    let mut servers: Vec<_> = dirs.filter_map(|entry| Server::read(&entry.path())).collect();
+    servers.sort_by(|a, b| a.cpu.cmp(&b.cpu));
+    servers
+}
+
+/// Whether the kernel keeps anything for sched_ext beside realtime programs.
+pub(crate) fn is_there(root: &Path) -> bool {
+    servers(root).iter().any(|server| server.runtime_ns > 0)
+}
+
+fn record(run_dir: &Path) -> PathBuf {
+    run_dir.join("reserve")
+}
+
+/// Has the kernel's servers work more often, from now on until the value is dropped.
+pub(crate) fn hold(root: &Path, run_dir: &Path) -> Reserve {
+    let reserve = Reserve { root: root.to_owned(), run_dir: run_dir.to_owned() };
+    let all = servers(root);
+    if !all.iter().any(|server| server.runtime_ns > 0) {
+        warn!("nothing is kept for others beside a realtime program that never sleeps: {}", LACKING);
+        return reserve;
+    }
+    let changes: Vec<_> = all.iter().filter_map(|server| Some((server, server.hastened()?))).collect();
+    let was = changes.iter().fold(String::new(), |mut text, (server, _)| {
+        let _ = write!(text, "{}", server.line());
+        text
+    });
+    // Nothing is changed of which there is no record.
+    if let Err(error) = fs::write(record(run_dir), was) {
+        warn!("the reserve beside realtime programs stays the kernel's: no record of it can be kept: {error}");
+        return reserve;
+    }
+    for (server, hastened) in &changes {
+        if let Err(error) = hastened.write(root, true) {
+            warn!("the reserve of {} stays the kernel's: {error}", server.cpu);
+            let _ = server.write(root, false);
+        }
+    }
+    info!("beside realtime programs, others keep {} of each CPU", share(&all));
+    reserve
+}
+
+/// Why there is none, and the cure.
+pub(crate) const LACKING: &str = "this kernel has no deadline server for sched_ext, or it is switched off (Linux 7.0 and later have one, below /sys/kernel/debug/sched/ext_server)";
+
+fn share(servers: &[Server]) -> String {
+    let least = servers.iter().map(|server| server.runtime_ns * 100 / server.period_ns.max(1)).min().unwrap_or(0);
+    format!("{least} %")
+}
+
+/// Gives back what a daemon has left changed; how many CPUs.
+///
+/// # Errors
+/// When there is a record of it that cannot be read.
+pub(crate) fn take_back(root: &Path, run_dir: &Path) -> Result<usize, Error> {
+    let path = record(run_dir);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(source) => return Err(Error::File { what: "reading", path, source }),
+    };
+    let now = servers(root);
+    let mut given = 0;
+    for server in text.split_inclusive('\n').filter_map(Server::parse) {
+        // What somebody else has set meanwhile stays.
+        let ours = server.hastened();
+        if now.iter().any(|found| Some(found) == ours.as_ref()) {
+            match server.write(root, false) {
+                Ok(()) => given += 1,
+                Err(error) => warn!("the reserve of {} could not be given back: {error}", server.cpu),
+            }
+        }
+    }
+    let _ = fs::remove_file(&path);
+    Ok(given)
+}
+
+impl Drop for Reserve {
+    fn drop(&mut self) {
+        if let Err(error) = take_back(&self.root, &self.run_dir) {
+            warn!("{error}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::{SERVERS, hold, is_there, servers, take_back};
+    use crate::names::tests::root;
+
+    const RUNTIME: &str = "sys/kernel/debug/sched/ext_server/cpu0/runtime";
+    const PERIOD: &str = "sys/kernel/debug/sched/ext_server/cpu0/period";
+
+    fn figures(root: &Path) -> (u64, u64) {
+        let server = &servers(root)[0];
+        (server.runtime_ns, server.period_ns)
+    }
+
+    #[test]
+    fn the_share_is_kept_and_given_back() {
+        let root = root(&[(RUNTIME, "50000000\n"), (PERIOD, "1000000000\n")]);
+        let run_dir = tempfile::tempdir().expect("a directory");
+        let held = hold(root.path(), run_dir.path());
+        assert_eq!(figures(root.path()), (5_000_000, 100_000_000));
+        assert!(is_there(root.path()));
+        drop(held);
+        assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
+        assert_eq!(fs::read_dir(run_dir.path()).expect("a directory").count(), 0, "the record goes");
+    }
+
+    /// As after a kill; what somebody else has set since is theirs.
+    #[test]
+    fn what_a_killed_daemon_left_is_given_back() {
+        let root = root(&[(RUNTIME, "50000000\n"), (PERIOD, "1000000000\n")]);
+        let run_dir = tempfile::tempdir().expect("a directory");
+        std::mem::forget(hold(root.path(), run_dir.path()));
+        assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(1));
+        assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
+        std::mem::forget(hold(root.path(), run_dir.path()));
+        fs::write(root.path().join(RUNTIME), "20000000\n").expect("written");
+        assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0));
+        assert_eq!(figures(root.path()), (20_000_000, 100_000_000));
+        assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0), "nothing is recorded any more");
+    }
+
+    #[test]
+    fn what_an_administrator_has_set_stays() {
+        for (runtime, period) in [("0\n", "1000000000\n"), ("1000000\n", "10000000\n")] {
+            let root = root(&[(RUNTIME, runtime), (PERIOD, period)]);
+            let run_dir = tempfile::tempdir().expect("a directory");
+            let _held = hold(root.path(), run_dir.path());
+            let found = [RUNTIME, PERIOD].map(|file| fs::read_to_string(root.path().join(file)).unwrap_or_default());
+            assert_eq!(found, [runtime, period]);
+        }
+    }
+
+    #[test]
+    fn half_a_record_says_nothing() {
+        let root = root(&[(RUNTIME, "5000000\n"), (PERIOD, "100000000\n")]);
+        let run_dir = tempfile::tempdir().expect("a directory");
+        for text in ["cpu0 50000000 1000000000", "cpu0 50000000\n", "../x 5 6\n", "cpu0 5 6 7\n"] {
+            fs::write(run_dir.path().join("reserve"), text).expect("written");
+            assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0), "{text}");
+            assert_eq!(figures(root.path()), (5_000_000, 100_000_000));
+        }
+        assert!(!is_there(Path::new("/nowhere")) && !root.path().join(SERVERS).join("cpu1").exists());
+    }
+}
