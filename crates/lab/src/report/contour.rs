@@ -110,7 +110,7 @@ fn caption(row: &Row<'_, '_>) -> (String, String) {
 fn missing(run: &Run, value: &Value<'_>) -> String {
     match (run.outcome, value.completed) {
         (Outcome::Ok, Some(0.0)) => "completed nothing: the machine did not answer".into(),
-        (Outcome::Ok, Some(completed)) => format!("completed {}, too few", figure(completed)),
+        (Outcome::Ok, Some(completed)) => format!("completed {completed:.0}, too few"),
         (Outcome::Ok, None) => "was not measured".into(),
         (outcome, _) => names::outcome(outcome).into(),
     }
@@ -142,7 +142,7 @@ fn table(rows: &[Row<'_, '_>]) -> Markup {
         let wide = if bounded { "7" } else { "5" };
         html! {
             @if let Some(beside) = value.beside {
-                td.start { (value.completed.map_or_else(|| "–".into(), figure)) }
+                td.start { (value.completed.map_or_else(|| "–".into(), |completed| format!("{completed:.0}"))) }
                 td { (figure(beside.mean)) } td { (figure(beside.sd)) }
                 td { (times(value.alone.and_then(|alone| ratio(beside.mean, alone.mean)))) }
                 td { (times(value.alone.and_then(|alone| ratio(beside.sd, alone.sd)))) }

@@ -165,10 +165,10 @@ fn contour_rows(page: &str) -> String {
 fn parts_are_compared_with_themselves_alone_and_mixes_with_their_scheduler() -> anyhow::Result<()> {
     let page = page(&[parts()?])?;
     assert_snapshot!(contour_rows(&page), @r"
-    EEVDF | 2.00 | 6.00 | 2.83 | 3.00 × | 2.00 × | 2.00 | 205 | 7.07 | 2.03 × | 5.00 × | 202 | 1.01 ×
-    EEVDF + fifo | completed nothing: the machine did not answer | 2.00 | 400 | 141 | 3.96 × | 100 × | 202 | 1.98 ×
+    EEVDF | 2 | 6.00 | 2.83 | 3.00 × | 2.00 × | 2 | 205 | 7.07 | 2.03 × | 5.00 × | 202 | 1.01 ×
+    EEVDF + fifo | completed nothing: the machine did not answer | 2 | 400 | 141 | 3.96 × | 100 × | 202 | 1.98 ×
     scx_test | failed | failed
-    appease | 2.00 | 3.00 | 1.41 | 1.00 × | 1.00 × | 2.00 | 203 | 1.41 | 2.01 × | 1.00 × | 202 | 1.00 ×
+    appease | 2 | 3.00 | 1.41 | 1.00 × | 1.00 × | 2 | 203 | 1.41 | 2.01 × | 1.00 × | 202 | 1.00 ×
     ");
     Ok(())
 }
