@@ -84,6 +84,7 @@ struct task_ctx {
 	u64 queued_ns;	/* since when it waits in a queue of ours; of a kernel thread that sleeps: since when */
 	u64 ran_ns;	/* sum_exec_runtime when last looked at */
 	u64 turn_ns;	/* CPU time since it last woke up */
+	u64 burst_ns;	/* what it wants of that, on the average */
 	u64 made_ns;	/* policy cas: when its process was made */
 	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
 	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
@@ -500,6 +501,19 @@ static __always_inline u64 vtime_for(const struct task_struct *p, const struct t
 	u64 charge = progress_charge(ran, weight);
 
 	return tctx->group ? charge_in_group(tctx->group, weight, charge) : charge;
+}
+
+/* When a task should have what it is likely to want now, in virtual time. */
+static __always_inline u64 deadline_of(const struct task_ctx *tctx)
+{
+	return progress_deadline(tctx->vtime, tctx->burst_ns, slice_ns);
+}
+
+/* A new turn begins with a wake-up. */
+static __always_inline void begin_turn(struct task_ctx *tctx)
+{
+	tctx->burst_ns = progress_burst(tctx->burst_ns, tctx->turn_ns);
+	tctx->turn_ns = 0;
 }
 
 /* Charges the request that @p serves, or the loan or the start that it runs on; false if it has none. */

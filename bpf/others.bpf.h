@@ -7,19 +7,19 @@
 
 #include "lanes.bpf.h"
 
-/* Virtual time that @p, which has the CPU, has come to by now. */
-static __always_inline u64 vtime_now(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
+/* Deadline of @p, which has the CPU, as far as it has come by now. */
+static __always_inline u64 deadline_now(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
 {
 	u64 began = p->se.exec_start, ran = p->se.sum_exec_runtime - tctx->ran_ns;
 
 	/* Since the kernel looked last, which is a tick ago at most. */
 	if (policy_before(began, now) && now - began < LONGEST_TICK_NS)
 		ran += now - began;
-	return tctx->vtime + vtime_for(p, tctx, ran);
+	return deadline_of(tctx) + vtime_for(p, tctx, ran);
 }
 
-/* Whether @p, which wakes up with @vtime, takes its CPU from who has it. */
-static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u64 now)
+/* Whether @p, which wakes up with @deadline, takes its CPU from who has it. */
+static __always_inline bool displaces_other(struct task_struct *p, u64 deadline, u64 now)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
@@ -34,7 +34,7 @@ static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u6
 	tctx = try_task_ctx(curr);
 	if (!tctx)
 		return false;
-	if (plain_lane(curr) == APPEASE_LANE_OTHER && !progress_displaces(vtime, vtime_now(curr, tctx, now)))
+	if (plain_lane(curr) == APPEASE_LANE_OTHER && !progress_displaces(deadline, deadline_now(curr, tctx, now)))
 		return false;
 	if (!is_armed())
 		return true;
@@ -52,6 +52,7 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 	u64 credit = !hurries ? 0 : tctx->group ? charge_in_group(tctx->group, weight, slice_ns) : slice_ns;
 	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, credit);
 	u32 lane = plain_lane(p);
+	u64 deadline;
 
 	tctx->vtime = vtime;
 	tctx->lane = lane;
@@ -64,8 +65,9 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 		return;
 	}
 	maybe_other = true;
-	scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, vtime, enq_flags);
-	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, vtime, now)) {
+	deadline = deadline_of(tctx);
+	scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, deadline, enq_flags);
+	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, deadline, now)) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);

@@ -4,7 +4,7 @@
  *
  *	kernel		straight to the CPU's local queue
  *	attended	by customers who share (policy/fairness.h), and of each by unhappiness (policy/unhappiness.h)
- *	other, idle	one queue each, by weighted virtual time (policy/progress.h)
+ *	other, idle	one queue each, by deadlines in weighted virtual time (policy/progress.h)
  *	overdue		those of the other lanes that waited too long, first come first served
  *	background	kernel threads that have time: when the CPU would be idle, or late, when an attended task goes to sleep
  *
@@ -39,7 +39,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 		}
 		if (tctx) {
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p);
-			tctx->turn_ns = 0;
+			begin_turn(tctx);
 		}
 		count_sched(CNT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
@@ -103,7 +103,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_REENQ)
 		count_sched(CNT_REENQUEUED);
 	if (enq_flags & SCX_ENQ_WAKEUP)
-		tctx->turn_ns = 0;
+		begin_turn(tctx);
 	/* A kernel thread that works for longer must not lock the others out. */
 	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS) {
 		enqueue_kernel(p, tctx, enq_flags);
@@ -174,13 +174,15 @@ static __always_inline bool take(u64 dsq, bool *maybe)
 static __always_inline bool take_other(bool runs_other)
 {
 	struct task_struct *first;
+	struct task_ctx *tctx;
 
 	if (take(DSQ_OVERDUE, &maybe_overdue))
 		return true;
 	if (may_hold(&maybe_other)) {
 		first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
-		if (first && policy_before(queue_vtime, first->scx.dsq_vtime))
-			queue_vtime = first->scx.dsq_vtime;
+		tctx = first ? try_task_ctx(first) : NULL;
+		if (tctx && policy_before(queue_vtime, tctx->vtime))
+			queue_vtime = tctx->vtime;
 	}
 	if (take(DSQ_OTHER, &maybe_other)) {
 		/* It may have been the last. To see that at each turn would cost the others more than it saves these. */
@@ -355,7 +357,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (runs_other && nr_cpus == 1 && !maybe_overdue && maybe_other) {
 		struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
 
-		if (first && policy_before(tctx->vtime, first->scx.dsq_vtime)) {
+		if (first && policy_before(deadline_of(tctx), first->scx.dsq_vtime)) {
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
@@ -472,6 +474,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->vtime = 0;
+	tctx->burst_ns = slice_ns;
 	if (bpf_core_field_exists(args->cgroup))
 		tctx->group = group_of(args->cgroup);
 	if (policy == APPEASE_POLICY_CAS && args->fork && p->pid == p->tgid && is_armed()) {

@@ -8,10 +8,12 @@
  * Unacceptable for Multimedia, section 5).
  *
  * Rule: weighted fair queueing by virtual time. A task that ran r nanoseconds at weight w is charged 1024 r / w;
- * the smallest virtual time runs first. A task that slept comes back at most @credit_ns (one slice; nothing for batch work)
- * behind the clock of the queue, so that it runs soon but cannot save up; and it takes the CPU from one that is ahead of it by
- * PROGRESS_MARGIN_NS. So who wants less than its part has it at once, whatever it is, and who wants more has its part: a
- * display server with a backlog, too. What a child ran ahead of the clock when it ends is
+ * the earliest deadline runs first: virtual time, and what it is likely to want now, of which a slice counts at most. That is the
+ * average of what it wanted at its last wake-ups. A task that slept comes back at most @credit_ns (one slice; nothing for batch work)
+ * behind the clock of the queue, so that it runs soon but cannot save up; and it takes the CPU from one whose deadline is later by
+ * PROGRESS_MARGIN_NS. So who wants less than its part has it at once, first whoever wants the least, and who wants more has its part: a
+ * display server with a backlog, too. (By virtual times alone a key waited behind a video's frame, whose player wants less than its
+ * part as well.) What a child ran ahead of the clock when it ends is
  * its parent's debt, up to a slice, and a parent's debt is its new child's: who lets children do its work has no more than
  * who does it alone.
  *
@@ -51,7 +53,7 @@
 
 /* Weight of nice 0, and of a cgroup with cpu.weight 100. */
 #define PROGRESS_WEIGHT_0 1024U
-/* Who wakes up does not take the CPU from another for less virtual time, ns. */
+/* Who wakes up does not take the CPU from another for less, in virtual time, ns. */
 #define PROGRESS_MARGIN_NS 1000000ULL
 /* Most that one charge comes to by weights of cgroups, ns: an hour. */
 #define PROGRESS_CHARGE_MAX_NS 3600000000000ULL
@@ -101,10 +103,25 @@ static inline u64 progress_group_charge(u64 charge_ns, u64 sum, u32 weight)
 	return charge_ns * sum / (weight ? weight : 1);
 }
 
-/* Whether a task that wakes up with @wakee_vtime takes the CPU from one that has come to @running_vtime. */
-static inline bool progress_displaces(u64 wakee_vtime, u64 running_vtime)
+/* What a task is likely to want at its next wake-up, when it wanted @average_ns so far and @burst_ns at the last one, ns. */
+static inline u64 progress_burst(u64 average_ns, u64 burst_ns)
 {
-	return policy_before(wakee_vtime + PROGRESS_MARGIN_NS, running_vtime);
+	return average_ns / 4 * 3 + burst_ns / 4;
+}
+
+/*
+ * Deadline of a task that is likely to want @burst_ns now. Not by its weight: one of little weight, whose slice is long in virtual time, would
+ * run so far behind the clock that it would lose what it is owed when it queues up.
+ */
+static inline u64 progress_deadline(u64 vtime, u64 burst_ns, u64 slice_ns)
+{
+	return vtime + (burst_ns < slice_ns ? burst_ns : slice_ns);
+}
+
+/* Whether a task that wakes up with @wakee_deadline takes the CPU from one that has @running_deadline by now. */
+static inline bool progress_displaces(u64 wakee_deadline, u64 running_deadline)
+{
+	return policy_before(wakee_deadline + PROGRESS_MARGIN_NS, running_deadline);
 }
 
 /*

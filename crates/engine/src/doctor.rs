@@ -134,7 +134,7 @@ fn reserve_of(root: &Path, features: &Features) -> Option<Finding> {
     Some(if reserve::is_there(root) {
         Finding::good(
             SUBJECT,
-            "programs that never sleep leave others a share, which \"appease run\" has given ten times a second",
+            "programs that never sleep leave others a share, which \"appease run\" has given five times a second",
         )
     } else {
         Finding::warning(SUBJECT, format!("programs that never sleep leave others nothing: {}", reserve::LACKING))

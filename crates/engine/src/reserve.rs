@@ -1,8 +1,9 @@
 //! What everybody else keeps beside a realtime program that never sleeps: the kernel's deadline server for sched_ext, which it has
-//! since Linux 7.0, at work ten times as often.
+//! since Linux 7.0, at work five times as often.
 //!
 //! By itself it gives sched_ext a twentieth of each second, so a key waits for up to a second. Held here, it gives the same
-//! twentieth of each tenth of a second, in which attended work goes first: a user still reaches a terminal. Shares that an administrator
+//! twentieth of each fifth of a second, in which attended work goes first: a user still reaches a terminal. (Not oftener: a turn ends at a
+//! tick of the clock, up to 4 ms late, which of each tenth of a second would be as much again.) Shares that an administrator
 //! has set are kept, and a server that was switched off stays so.
 
 use std::{
@@ -19,7 +20,7 @@ use crate::Error;
 /// Below the root: a directory for each CPU.
 const SERVERS: &str = "sys/kernel/debug/sched/ext_server";
 /// The period in which the share is given, nanoseconds.
-const PERIOD_NS: u64 = 100_000_000;
+const PERIOD_NS: u64 = 200_000_000;
 
 /// A CPU's server: so much in each period, nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,7 +184,7 @@ mod tests {
         let root = root(&[(RUNTIME, "50000000\n"), (PERIOD, "1000000000\n")]);
         let run_dir = tempfile::tempdir().expect("a directory");
         let held = hold(root.path(), run_dir.path());
-        assert_eq!(figures(root.path()), (5_000_000, 100_000_000));
+        assert_eq!(figures(root.path()), (10_000_000, 200_000_000));
         assert!(is_there(root.path()));
         drop(held);
         assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
@@ -201,7 +202,7 @@ mod tests {
         std::mem::forget(hold(root.path(), run_dir.path()));
         fs::write(root.path().join(RUNTIME), "20000000\n").expect("written");
         assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0));
-        assert_eq!(figures(root.path()), (20_000_000, 100_000_000));
+        assert_eq!(figures(root.path()), (20_000_000, 200_000_000));
         assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0), "nothing is recorded any more");
     }
 
@@ -218,12 +219,12 @@ mod tests {
 
     #[test]
     fn half_a_record_says_nothing() {
-        let root = root(&[(RUNTIME, "5000000\n"), (PERIOD, "100000000\n")]);
+        let root = root(&[(RUNTIME, "10000000\n"), (PERIOD, "200000000\n")]);
         let run_dir = tempfile::tempdir().expect("a directory");
         for text in ["cpu0 50000000 1000000000", "cpu0 50000000\n", "../x 5 6\n", "cpu0 5 6 7\n"] {
             fs::write(run_dir.path().join("reserve"), text).expect("written");
             assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0), "{text}");
-            assert_eq!(figures(root.path()), (5_000_000, 100_000_000));
+            assert_eq!(figures(root.path()), (10_000_000, 200_000_000));
         }
         assert!(!is_there(Path::new("/nowhere")) && !root.path().join(SERVERS).join("cpu1").exists());
     }

@@ -395,7 +395,7 @@ mod tests {
             assert_eq!(Kind::parse(name).expect(name).uses_sched_ext(), uses, "{name}");
         }
         let error = Kind::parse("eevfd").expect_err("unknown");
-        insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-scopes, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);
+        insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-autogroup, eevdf-scopes, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);
         assert!(Kind::parse("scx_../sh").is_err());
         assert!(Kind::parse("eevdf@none").is_err());
     }

@@ -4,10 +4,18 @@
 //! host, a program that loads from disk would look minutes slow, and time limits of the set-up would pass in an instant.
 //! A task that only runs when nothing else does keeps the clock at the pace of execution.
 
-use std::process::{Child, Command, Stdio};
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
 
 use anyhow::{Context, Result};
 use appease_scenario::Mode;
+
+use crate::clock;
+
+/// Milliseconds that it may take to start.
+const SETTLE_LOOKS: u32 = 5000;
 
 /// Spins as long as it lives.
 pub struct Spinner(Option<Child>);
@@ -20,7 +28,25 @@ impl Spinner {
         }
         let spin = ["--idle", "0", "sh", "-c", "while :; do :; done"];
         let child = Command::new("chrt").args(spin).stdin(Stdio::null()).spawn().context("start chrt")?;
-        Ok(Self(Some(child)))
+        let spinner = Self(Some(child));
+        spinner.settle();
+        Ok(spinner)
+    }
+}
+
+impl Spinner {
+    /// Until it spins. A task that changes its policy while a scheduler of `sched_ext` is being detached goes to the kernel's own class at
+    /// once, which is above that of all others: one that spins there keeps them from the CPU, and on Linux 6.18, which has no deadline
+    /// server for them, the kernel waits for their RCU threads for ever.
+    fn settle(&self) {
+        let Some(child) = &self.0 else { return };
+        let comm = format!("/proc/{}/comm", child.id());
+        for _ in 0..SETTLE_LOOKS {
+            if fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() == "sh") {
+                return;
+            }
+            clock::sleep_ms(1);
+        }
     }
 }
 

@@ -47,7 +47,11 @@ native! {
     progress_group_weight(cpu_weight: u32) -> u32;
     /// What a charge comes to in a cgroup.
     progress_group_charge(charge_ns: u64, sum: u64, weight: u32) -> u64;
-    /// Whether who wakes up takes the CPU from who has it, by their virtual times.
+    /// What a task is likely to want at its next wake-up.
+    progress_burst(average_ns: u64, burst_ns: u64) -> u64;
+    /// Deadline of a task by what it is likely to want.
+    progress_deadline(vtime: u64, burst_ns: u64, slice_ns: u64) -> u64;
+    /// Whether who wakes up takes the CPU from who has it, by their deadlines.
     progress_displaces(wakee_vtime: u64, running_vtime: u64) -> bool;
     /// Virtual time for CPU time at a weight.
     progress_charge(ran_ns: u64, weight: u32) -> u64;

@@ -3,11 +3,11 @@
 
 use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT,
-    PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited, loan_debt, loan_granted, progress_catch_up,
-    progress_charge, progress_clock, progress_displaces, progress_group_charge, progress_group_weight,
-    progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_overdue_until,
-    progress_owed, progress_share, progress_start, progress_weight, unhappiness_key, unhappiness_ns,
-    unhappiness_opened, unhappiness_preempts,
+    PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited, loan_debt, loan_granted, progress_burst,
+    progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_displaces, progress_group_charge,
+    progress_group_weight, progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits,
+    progress_overdue_until, progress_owed, progress_share, progress_start, progress_weight, unhappiness_key,
+    unhappiness_ns, unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -96,6 +96,16 @@ proptest! {
     fn charges_in_cgroups_do_not_wrap(charge: u64, sum: u64, weight: u32) {
         let charged = progress_group_charge(charge, sum, weight);
         prop_assert!(progress_group_charge(charge.saturating_add(1 << 40), sum, weight) >= charged);
+    }
+
+    /// Whoever wants less goes before others of the same virtual time, by no more than a slice; and who wants the same each time is known by that.
+    #[test]
+    fn deadlines_are_within_a_slice(vtime in 0..YEAR_NS, bursts in prop::array::uniform2(0..SECOND_NS), slice in 1..SECOND_NS) {
+        let [one, other] = bursts.map(|burst| progress_deadline(vtime, burst, slice) - vtime);
+        prop_assert!(one <= slice && other <= slice);
+        prop_assert!(one <= other || bursts[0] > bursts[1]);
+        let learned = (0..100).fold(bursts[1], |average, _| progress_burst(average, bursts[0]));
+        prop_assert!(learned.abs_diff(bursts[0]) <= 16);
     }
 
     /// Of two who wake each other, at most one displaces the other.
