@@ -7,19 +7,25 @@
 
 #include "lanes.bpf.h"
 
-/* Deadline of @p, which has the CPU, as far as it has come by now. */
-static __always_inline u64 deadline_now(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
+/* What @p, which has the CPU, ran since it was charged last, ns. */
+static __always_inline u64 ran_since(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
 {
 	u64 began = p->se.exec_start, ran = p->se.sum_exec_runtime - tctx->ran_ns;
 
 	/* Since the kernel looked last, which is a tick ago at most. */
-	if (policy_before(began, now) && now - began < LONGEST_TICK_NS)
-		ran += now - began;
-	return deadline_of(tctx) + vtime_for(p, tctx, ran);
+	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
 }
 
-/* Whether @p, which wakes up with @deadline, takes its CPU from who has it. */
-static __always_inline bool displaces_other(struct task_struct *p, u64 deadline, u64 now)
+/* Whether who wakes up with @vtime and @deadline takes the CPU from @curr. */
+static __always_inline bool gives_way_to(struct task_struct *curr, const struct task_ctx *tctx, u64 vtime, u64 deadline, u64 now)
+{
+	u64 ran = ran_since(curr, tctx, now), more = vtime_for(curr, tctx, ran);
+
+	return progress_gives_way(vtime, deadline, tctx->vtime + more, deadline_of(tctx) + more, ran);
+}
+
+/* Whether @p, which wakes up with @vtime and @deadline, takes its CPU from who has it. */
+static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u64 deadline, u64 now)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
@@ -34,7 +40,7 @@ static __always_inline bool displaces_other(struct task_struct *p, u64 deadline,
 	tctx = try_task_ctx(curr);
 	if (!tctx)
 		return false;
-	if (plain_lane(curr) == APPEASE_LANE_OTHER && !progress_displaces(deadline, deadline_now(curr, tctx, now)))
+	if (plain_lane(curr) == APPEASE_LANE_OTHER && !gives_way_to(curr, tctx, vtime, deadline, now))
 		return false;
 	if (!is_armed())
 		return true;
@@ -67,7 +73,7 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 	maybe_other = true;
 	deadline = deadline_of(tctx);
 	scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, deadline, enq_flags);
-	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, deadline, now)) {
+	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, vtime, deadline, now)) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);

@@ -16,8 +16,8 @@ pub use response::{Among, End};
 pub use sys::{
     CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS, FAIRNESS_CREDIT_NS,
     FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT,
-    POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT,
-    PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS,
+    PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -51,8 +51,10 @@ native! {
     progress_burst(average_ns: u64, burst_ns: u64) -> u64;
     /// Deadline of a task by what it is likely to want.
     progress_deadline(vtime: u64, burst_ns: u64, slice_ns: u64) -> u64;
-    /// Whether who wakes up takes the CPU from who has it, by their deadlines.
-    progress_displaces(wakee_vtime: u64, running_vtime: u64) -> bool;
+    /// Whether who wakes up takes the CPU from who has it, by virtual times or deadlines.
+    progress_displaces(wakee: u64, running: u64) -> bool;
+    /// The same by both, and by what that one ran in a row.
+    progress_gives_way(wakee_vtime: u64, wakee_deadline: u64, running_vtime: u64, running_deadline: u64, ran_ns: u64) -> bool;
     /// Virtual time for CPU time at a weight.
     progress_charge(ran_ns: u64, weight: u32) -> u64;
     /// The clock of the queue after a task has run.

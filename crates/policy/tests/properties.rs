@@ -2,12 +2,13 @@
 #![allow(clippy::unwrap_used)]
 
 use appease_policy::{
-    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KERNEL_PCT, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT,
-    PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited, loan_debt, loan_granted, progress_burst,
-    progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_displaces, progress_group_charge,
-    progress_group_weight, progress_inherit, progress_kernel_fits, progress_next_share, progress_overdue_fits,
-    progress_overdue_until, progress_owed, progress_share, progress_start, progress_weight, unhappiness_key,
-    unhappiness_ns, unhappiness_opened, unhappiness_preempts,
+    LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
+    PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited,
+    loan_debt, loan_granted, progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline,
+    progress_displaces, progress_gives_way, progress_group_charge, progress_group_weight, progress_inherit,
+    progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_overdue_until, progress_owed,
+    progress_share, progress_start, progress_weight, unhappiness_key, unhappiness_ns, unhappiness_opened,
+    unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -106,6 +107,14 @@ proptest! {
         prop_assert!(one <= other || bursts[0] > bursts[1]);
         let learned = (0..100).fold(bursts[1], |average, _| progress_burst(average, bursts[0]));
         prop_assert!(learned.abs_diff(bursts[0]) <= 16);
+    }
+
+    /// Who has just begun gives way to who is behind, and not to who wants less.
+    #[test]
+    fn who_has_just_begun_keeps_its_turn(vtime in SECOND_NS..YEAR_NS, behind in 0..SECOND_NS, less in 0..SECOND_NS, ran in 0..SECOND_NS) {
+        let gives_way = progress_gives_way(vtime - behind, vtime - less, vtime, vtime, ran);
+        let margin = PROGRESS_MARGIN_NS as u64;
+        prop_assert_eq!(gives_way, behind > margin || (ran >= PROGRESS_KEEP_NS as u64 && less > margin));
     }
 
     /// Of two who wake each other, at most one displaces the other.
