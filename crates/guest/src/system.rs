@@ -82,16 +82,17 @@ pub fn tune() {
 
 /// Loads kernel modules, with one process for all of them.
 pub fn load_modules(names: &[&str]) -> Result<()> {
-    let out = Command::new("modprobe").arg("-a").args(names).stdin(Stdio::null()).output().context("start modprobe")?;
-    if !out.status.success() {
-        bail!("modprobe {}: {}", names.join(" "), String::from_utf8_lossy(&out.stderr).trim());
-    }
-    Ok(())
+    modprobe(&["-a"], names)
 }
 
 /// Loads a kernel module with parameters: its name, then `parameter=value`.
 pub fn load_module(words: &[&str]) -> Result<()> {
-    let out = Command::new("modprobe").args(words).stdin(Stdio::null()).output().context("start modprobe")?;
+    modprobe(&[], words)
+}
+
+fn modprobe(flags: &[&str], words: &[&str]) -> Result<()> {
+    let out = Command::new("modprobe").args(flags).args(words).stdin(Stdio::null()).output();
+    let out = out.context("start modprobe")?;
     if !out.status.success() {
         bail!("modprobe {}: {}", words.join(" "), String::from_utf8_lossy(&out.stderr).trim());
     }

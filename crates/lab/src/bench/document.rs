@@ -20,7 +20,7 @@ pub struct Document {
     pub format: u32,
     /// Short form or not.
     pub short: bool,
-    /// Versions of programs, by scheduler, and of the emulator.
+    /// Versions of programs, by scheduler, and of the kernel.
     pub versions: BTreeMap<String, String>,
     /// The document itself.
     #[serde(flatten)]

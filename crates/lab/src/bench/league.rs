@@ -123,21 +123,12 @@ fn row(race: &Race, load: Load, kernel: &str, measure: &Measure, runs: &[&Run], 
     }
 }
 
-/// Its statistic and unit: the title says what it is of, unless a race has several.
+/// What it is of, its statistic and its unit.
 fn measure_name(measure: &Measure) -> String {
-    let text = measure.to_string();
-    let unit = names::unit(&measure.metric);
-    let stem = text.replacen(&format!("_{}", unit_suffix(unit)), "", 1).replace('_', " ");
-    if unit.is_empty() { stem } else { format!("{stem}, {unit}") }
-}
-
-fn unit_suffix(unit: &str) -> &str {
-    match unit {
-        "%" => "pct",
-        "frames/s" => "fps",
-        "µs" => "us",
-        other => other,
-    }
+    let (stem, unit) = names::split_unit(&measure.metric);
+    let words = [stem.replace('_', " ").as_str(), measure.statistic().unwrap_or_default()].join(" ");
+    let words = words.trim_end();
+    if unit.is_empty() { words.into() } else { format!("{words}, {unit}") }
 }
 
 /// `7.2` of `7.2.13+deb14-amd64`.

@@ -125,12 +125,17 @@ impl FromStr for Measure {
 impl fmt::Display for Measure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.metric)?;
-        let name = STATISTICS.iter().find(|(_, statistic)| Some(*statistic) == self.statistic);
-        name.map_or(Ok(()), |(name, _)| write!(f, " {name}"))
+        self.statistic().map_or(Ok(()), |name| write!(f, " {name}"))
     }
 }
 
 impl Measure {
+    /// Its statistic's name, if the metric has any.
+    #[must_use]
+    pub fn statistic(&self) -> Option<&'static str> {
+        STATISTICS.iter().find(|(_, statistic)| Some(*statistic) == self.statistic).map(|(name, _)| *name)
+    }
+
     /// The figure of a run, if it has it.
     #[must_use]
     pub fn of(&self, run: &Run) -> Option<f64> {

@@ -128,7 +128,8 @@ pub(crate) fn unit(metric: &str) -> &'static str {
     split_unit(metric).1
 }
 
-fn split_unit(metric: &str) -> (&str, &'static str) {
+/// A metric's name without its unit, and that.
+pub(crate) fn split_unit(metric: &str) -> (&str, &'static str) {
     const UNITS: &[(&str, &str)] =
         &[("_ms", "ms"), ("_s", "s"), ("_pct", "%"), ("_fps", "frames/s"), ("_us", "µs"), ("_ns", "ns")];
     UNITS
