@@ -1,14 +1,12 @@
 //! Result files of the league: a file for each scenario, load and kernel, with the versions of what ran.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 use appease_scenario::{Report, Run};
 use serde::{Deserialize, Serialize};
+
+use crate::host::write_whole;
 
 /// Of the files that this program writes.
 pub const FORMAT: u32 = 1;
@@ -72,9 +70,7 @@ impl Document {
         document.report.runs.push(run);
         document.report.runs.sort_by(|a, b| a.scheduler.cmp(&b.scheduler));
         let text = serde_json::to_string_pretty(&document)?;
-        let part = PathBuf::from(format!("{}.part", path.display()));
-        fs::write(&part, format!("{text}\n")).with_context(|| format!("write {}", part.display()))?;
-        fs::rename(&part, path).with_context(|| format!("write {}", path.display()))
+        write_whole("result file", path, &format!("{text}\n"))
     }
 }
 

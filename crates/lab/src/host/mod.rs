@@ -5,9 +5,11 @@ mod layout;
 pub mod progress;
 mod require;
 mod tool;
+mod whole;
 
 pub use interrupt::Interrupt;
 pub use layout::Layout;
 pub use progress::Steps;
 pub use require::{PACKAGES, Program, free_space, require};
 pub use tool::{Tool, am_root, exists, guarded};
+pub use whole::write_whole;

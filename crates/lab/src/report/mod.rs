@@ -23,7 +23,10 @@ use anyhow::{Context, bail};
 use appease_scenario::Report;
 use maud::{Markup, html};
 
-use crate::bench::{document, league::Row};
+use crate::{
+    bench::{document, league::Row},
+    host::write_whole,
+};
 
 /// A screenshot that the report shows.
 #[derive(Debug, Clone)]
@@ -111,9 +114,5 @@ fn write(reports: &[Report], front: &Markup, out: &Path) -> anyhow::Result<()> {
         std::fs::create_dir_all(parent)
             .with_context(|| format!("create the folder {} of the report", parent.display()))?;
     }
-    let mut part = out.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    std::fs::write(&part, html).with_context(|| format!("write report {}", part.display()))?;
-    std::fs::rename(&part, out).with_context(|| format!("write report {}", out.display()))
+    write_whole("report", out, &html)
 }
