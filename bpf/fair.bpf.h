@@ -162,7 +162,7 @@ static __always_inline u32 next_queue(struct fair_look *look)
 }
 
 /* Where the first of the attended tasks that may run on @cpu waits: in @first, and its key; 0: there is none. */
-static __noinline u64 first_attended_key(s32 cpu, u32 *first)
+__noinline u64 first_attended_key(s32 cpu, u32 *first)
 {
 	struct fair_look *look = begin_look();
 	struct task_struct *p;
@@ -186,7 +186,7 @@ static __noinline u64 first_attended_key(s32 cpu, u32 *first)
 }
 
 /* Has this CPU run the first of the attended tasks that may. */
-static __noinline bool take_attended(void)
+__noinline bool take_attended(void)
 {
 	struct fair_look *look = begin_look();
 	u32 i, queue;

@@ -171,7 +171,7 @@ static __always_inline bool take(u64 dsq, bool *maybe)
  * The next of the other lanes: whoever waited too long, then by virtual time. The idle lane's only where the CPU does not
  * come from a task of the other one, which is not queued yet and would wait for it.
  */
-static __always_inline bool take_other(bool runs_other)
+__noinline bool take_other(bool runs_other)
 {
 	struct task_struct *first;
 	struct task_ctx *tctx;
@@ -239,13 +239,16 @@ static __always_inline void move_lifted_from(u64 dsq, u64 mono)
 	}
 }
 
-/* Moves those who hold what an attended task waits for from the queues of the other lanes to that of the attended. */
-static __always_inline void move_lifted(void)
+/*
+ * Moves those who hold what an attended task waits for from the queues of the other lanes to that of the attended. Global, as are
+ * others that ops.dispatch() calls: the verifier looks through them once, not for each state of who calls.
+ */
+__noinline int move_lifted(void)
 {
 	u64 mono;
 
 	if (!armed.on || armed.lifts == lifts_seen)
-		return;
+		return 0;
 	lifts_seen = armed.lifts;
 	mono = bpf_ktime_get_ns();
 	if (may_hold(&maybe_other))
@@ -254,6 +257,7 @@ static __always_inline void move_lifted(void)
 		move_lifted_from(DSQ_IDLE, mono);
 	if (may_hold(&maybe_background))
 		move_lifted_from(DSQ_BACKGROUND, mono);
+	return 0;
 }
 
 /*
