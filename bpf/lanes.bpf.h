@@ -33,6 +33,9 @@
 /* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
 #define KTHREAD_PATIENCE_NS 50000000ULL
 
+/* One whose turns are as long as that, on the average, does not work for a moment only: nobody who is served shall wait for all of it. */
+#define KTHREAD_LONG_NS 500000ULL
+
 /* A background kernel thread that slept for longer begins anew: it holds no lock. */
 #define KTHREAD_PAUSE_NS 10000000ULL
 
@@ -84,6 +87,7 @@ struct task_ctx {
 	u64 queued_ns;	/* since when it waits in a queue of ours; of a kernel thread that sleeps: since when */
 	u64 ran_ns;	/* sum_exec_runtime when last looked at */
 	u64 turn_ns;	/* CPU time since it last woke up */
+	u64 asked_ns;	/* of a kernel thread: when it last woke up, CLOCK_MONOTONIC */
 	u64 burst_ns;	/* what it wants of that, on the average */
 	u64 made_ns;	/* policy cas: when its process was made */
 	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
@@ -630,6 +634,21 @@ static __always_inline void charge(struct task_struct *p, struct task_ctx *tctx,
 }
 
 /*
+ * Whether the kernel thread @p works at length: it makes pictures, say, or reclaims memory. Not those that are bound to their CPUs:
+ * they do what interrupts have put off, for whoever it is.
+ */
+static __always_inline bool works_long(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return tctx->burst_ns >= KTHREAD_LONG_NS && !(p->flags & PF_NO_SETAFFINITY);
+}
+
+/* Key of such a one: as of a request that was opened later, see HELPER_NS. By when it woke up, so that its turn comes. */
+static __always_inline u64 key_of_long(const struct task_ctx *tctx)
+{
+	return tctx->asked_ns + HELPER_NS;
+}
+
+/*
  * Whether @p is a kernel thread that goes first: it works for a moment, and such work does not take up the CPU. Where it
  * does, a wake-up would never leave the local queue empty, and nobody else would ever be dispatched.
  */
@@ -643,12 +662,13 @@ static __always_inline bool goes_first(struct task_struct *p, const struct task_
 	return cctx && progress_kernel_fits(epoch_ns, cctx->kernel_ns);
 }
 
-/* Queues the kernel thread @p before everything else on its CPU; one that runs there is not displaced. */
+/* Queues the kernel thread @p before everything else on its CPU; one that runs there, and goes first too, is not displaced. */
 static __always_inline void enqueue_first(struct task_struct *p, u64 enq_flags)
 {
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p));
+	struct task_ctx *tctx = curr && is_kthread(curr) ? try_task_ctx(curr) : NULL;
 
-	if (!curr || !is_kthread(curr))
+	if (!curr || !is_kthread(curr) || (tctx && works_long(curr, tctx)))
 		enq_flags |= SCX_ENQ_PREEMPT;
 	else
 		enq_flags |= SCX_ENQ_HEAD;
@@ -688,6 +708,7 @@ static __always_inline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono
 	struct standing standing;
 	struct task_ctx *tctx;
 	struct cpu_ctx *cctx;
+	bool is_kernel;
 	s32 waiting;
 
 	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
@@ -697,7 +718,8 @@ static __always_inline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono
 	if (is_partial && curr->policy != SCHED_EXT_POLICY && !(curr->flags & PF_IDLE))
 		return WORTH_KEEPING;
 	tctx = try_task_ctx(curr);
-	if (is_kthread(curr) && !is_background(curr) && tctx && tctx->lane == APPEASE_LANE_KERNEL)
+	is_kernel = is_kthread(curr) && !is_background(curr) && tctx && tctx->lane == APPEASE_LANE_KERNEL;
+	if (is_kernel && !works_long(curr, tctx))
 		return WORTH_KEEPING;
 	/*
 	 * One that already waits in the local queue is about to run, and has displaced the running task: then others
@@ -709,6 +731,10 @@ static __always_inline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono
 	if (waiting > plain_waiting)
 		return WORTH_KEEPING;
 	judge(curr, mono, &standing);
+	if (is_kernel && !standing.attended) {
+		standing.attended = true;
+		standing.key = key_of_long(tctx);
+	}
 	if (standing.attended)
 		return displaces(queue, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key) ? WORTH_LESS : WORTH_KEEPING;
 	cctx = cpu_ctx_of(cpu);
@@ -787,23 +813,28 @@ static __always_inline void enqueue_attended(struct task_struct *p, struct task_
 }
 
 /*
- * Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now. A
- * background one that begins anew waits while somebody is served, see appease_dispatch(); unless an attended task waits for
- * it.
+ * Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now; one that works
+ * at length a little later. A background one that begins anew waits while somebody is served, see appease_dispatch(); unless an
+ * attended task waits for it.
  */
 static __always_inline void enqueue_kernel(struct task_struct *p, struct task_ctx *tctx, u64 enq_flags)
 {
-	bool fits = goes_first(p, tctx);
+	bool fits = goes_first(p, tctx), background = is_background(p);
+	bool is_long = !background && works_long(p, tctx);
 	struct standing standing;
 	u64 mono, key;
 
 	tctx->lane = APPEASE_LANE_KERNEL;
-	if (fits && !is_background(p)) {
+	if (fits && !is_long && !background) {
 		enqueue_first(p, enq_flags);
 		return;
 	}
 	key = mono = bpf_ktime_get_ns();
-	if (is_armed() && is_background(p)) {
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		tctx->asked_ns = mono;
+	if (fits && is_long)
+		key = key_of_long(tctx);
+	if (background && is_armed()) {
 		u64 now = scx_bpf_now();
 
 		judge(p, mono, &standing);

@@ -33,12 +33,12 @@ static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u6
 	struct standing standing;
 
 	/* Who ends leaves the CPU soon, and its debt to its parent, whom it wakes. */
-	if (!curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_KTHREAD | PF_EXITING))
+	if (!curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_EXITING))
 		return false;
 	if (is_partial && curr->policy != SCHED_EXT_POLICY)
 		return false;
 	tctx = try_task_ctx(curr);
-	if (!tctx)
+	if (!tctx || tctx->lane == APPEASE_LANE_KERNEL)
 		return false;
 	if (plain_lane(curr) == APPEASE_LANE_OTHER && !gives_way_to(curr, tctx, vtime, deadline, now))
 		return false;

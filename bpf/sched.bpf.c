@@ -104,8 +104,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		count_sched(CNT_REENQUEUED);
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		begin_turn(tctx);
-	/* A kernel thread that works for longer must not lock the others out. */
-	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS) {
+	/* A kernel thread that works for longer must not lock the others out; where nobody is served, none that works at length is worth more. */
+	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS && !(policy == APPEASE_POLICY_STEADY && works_long(p, tctx))) {
 		enqueue_kernel(p, tctx, enq_flags);
 		return;
 	}
@@ -478,7 +478,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->vtime = 0;
-	tctx->burst_ns = slice_ns;
+	tctx->burst_ns = is_kthread(p) ? 0 : slice_ns;
 	if (bpf_core_field_exists(args->cgroup))
 		tctx->group = group_of(args->cgroup);
 	if (policy == APPEASE_POLICY_CAS && args->fork && p->pid == p->tgid && is_armed()) {
