@@ -239,9 +239,10 @@ impl<'a> Session<'a> {
         let log = actors.typing.take().map(joined).transpose()?;
         let visited = actors.visiting.take().map(joined).transpose()?;
         let end_ns = now_ns();
-        let seen = probe.map(Probe::end).transpose()?;
-        spent.add_to(self, metrics);
+        // First what the loops have done: to end the probe takes a while, in which they go on.
         self.add_loops(metrics, &mut findings);
+        spent.add_to(self, metrics);
+        let seen = probe.map(Probe::end).transpose()?;
         round.mix.take().map_or(Ok(()), InForce::end)?;
         scheduler.must_be_in_charge()?;
         round.competitor.as_mut().map_or(Ok(()), Competitor::must_still_run)?;
