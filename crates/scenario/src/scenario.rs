@@ -1,6 +1,6 @@
 //! Scenario files: which applications run, who types what, and what is measured.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, num::NonZeroU32, path::Path};
 
 use serde::{Deserialize, Serialize};
 
@@ -259,6 +259,9 @@ pub struct Meter {
     /// For [`MeterKind::Lane`] of an ssh application: only while this line of it is at work.
     #[serde(default)]
     pub line: Option<String>,
+    /// For [`MeterKind::Work`]: how many operations the application does.
+    #[serde(default)]
+    pub operations: Option<NonZeroU32>,
 }
 
 /// The port of a server of pages.
@@ -284,7 +287,8 @@ pub enum MeterKind {
     /// `NAME_ms` for each line of an ssh application: from the Enter to the prompt that follows, at the far side.
     Answer,
     /// `work_ms` of a shell application, start to exit, and `busy_ms`, the CPU time that the whole machine was
-    /// not idle meanwhile; in exact mode a millisecond is a million instructions.
+    /// not idle meanwhile; in exact mode a millisecond is a million instructions. With a number of operations `each_ns`, too:
+    /// what each of them took of that CPU time.
     Work,
     /// A shell application that prints `ok NAME` or `not ok NAME: reason` lines: `checks`, `checks_failed`.
     /// The run fails when one fails or none is printed.
@@ -561,6 +565,12 @@ impl Scenario {
                 if meter.kind != MeterKind::Lane || !typed {
                     return Err(format!("meter {:?}: \"{}\" types no line \"{line}\"", meter.kind, meter.app));
                 }
+            }
+            if meter.operations.is_some() && meter.kind != MeterKind::Work {
+                return Err(format!(
+                    "meter {:?} of \"{}\": only a meter of work has operations",
+                    meter.kind, meter.app
+                ));
             }
             let in_one_press = |t: &Typist| t.strokes.iter().all(|stroke| stroke.chars().count() == 1);
             let mut typists = self.typists.iter().filter(|typist| typist.into == app.id);

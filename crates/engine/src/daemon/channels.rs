@@ -104,6 +104,12 @@ impl<P: Platform> Daemon<P> {
     pub(super) fn add(&self, peer: Peer, words: ChannelWords) -> Answer<'_, ChannelRow> {
         Box::pin(async move {
             peer.must_be_root()?;
+            let policy = self.config.sense.policy;
+            if !policy.watches() {
+                let reason =
+                    format!("policy {policy} watches no channel: run the daemon with another policy, say appease");
+                return Err(ControlError::Refused { reason });
+            }
             let spec = Spec::parse(&words).map_err(refused)?;
             let addresses = match spec.host_name() {
                 Some(name) => Some(hosts::resolve(self.platform.lookup(), name.to_owned()).await.map_err(refused)?),

@@ -581,6 +581,18 @@ fn channels_are_changed_by_root_alone() {
 }
 
 #[test]
+fn a_policy_that_watches_nothing_takes_no_channel() {
+    let setting = Setting::new(World::default());
+    let mut daemon = daemon(&setting);
+    daemon.config.sense.policy = Policy::Steady;
+    let refused = block_on(daemon.add_channel(Peer { uid: 0 }, words("read", &["accept", ":80"])));
+    assert_eq!(
+        refused.expect_err("refused").to_string(),
+        "policy steady watches no channel: run the daemon with another policy, say appease"
+    );
+}
+
+#[test]
 fn a_reload_is_asked_for_or_signalled() {
     let setting = Setting::new(World::default());
     let write = |text: &str| std::fs::write(setting.file(), text).expect("written");

@@ -1,5 +1,7 @@
 //! Shell applications that are measured by their run, not by the screen.
 
+use std::num::NonZeroU32;
+
 use anyhow::{Result, anyhow};
 use appease_scenario::{AppKind, MeterKind, Metric, Summary};
 
@@ -23,6 +25,8 @@ pub(super) struct Task {
     pub run: String,
     /// Whether its cost is measured.
     pub works: bool,
+    /// How many operations that is, if one counts them.
+    pub operations: Option<NonZeroU32>,
     /// Whether it reports checks.
     pub checks: bool,
     /// Whether it reports samples.
@@ -39,6 +43,11 @@ impl Session<'_> {
                 id: app.id.clone(),
                 run: run.clone(),
                 works: has(&app.id, MeterKind::Work),
+                operations: scenario
+                    .meters
+                    .iter()
+                    .filter(|meter| meter.app == app.id)
+                    .find_map(|meter| meter.operations),
                 checks: has(&app.id, MeterKind::Checks),
                 samples: has(&app.id, MeterKind::Samples),
             }),
@@ -117,6 +126,10 @@ impl Session<'_> {
                 scalar(metrics, &format!("{}_busy_ms", task.id), busy_ms);
                 let daemon_ms = to_ms(scheduler.ran_ns().saturating_sub(daemon_before_ns));
                 scalar(metrics, &format!("{}_daemon_ms", task.id), daemon_ms);
+                if let Some(operations) = task.operations {
+                    let each_ns = busy_ms * 1e6 / f64::from(operations.get());
+                    scalar(metrics, &format!("{}_each_ns", task.id), each_ns);
+                }
                 sum = (sum.0 + work_ms, sum.1 + busy_ms);
             }
         }

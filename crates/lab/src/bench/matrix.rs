@@ -212,8 +212,13 @@ impl Race {
     pub fn cells(&self, quick: bool) -> Vec<Cell> {
         let mut cells = Vec::new();
         for kernel in &self.kernels {
-            for load in std::iter::once(&self.unloaded).chain(&self.loads) {
-                let all = if quick && *load == self.unloaded { 1 } else { self.schedulers.len() };
+            let loads = self.loads.iter().filter(|load| **load != self.unloaded);
+            for load in std::iter::once(&self.unloaded).chain(loads) {
+                let all = if quick && *load == self.unloaded && !self.loads.contains(load) {
+                    1
+                } else {
+                    self.schedulers.len()
+                };
                 cells.extend(self.schedulers.iter().take(all).map(|scheduler| Cell {
                     scenario: self.scenario.clone(),
                     scheduler: scheduler.clone(),
