@@ -223,6 +223,7 @@ mod tests {
             &path,
             r#"
             schedulers = ["eevdf", "scx_lavd", "scx_flash", "appease", "appease:steady"]
+            kernels = ["default"]
             [[race]]
             scenario = "film"
             title = "a film"

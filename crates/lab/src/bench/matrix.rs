@@ -15,6 +15,9 @@ pub struct Matrix {
     /// Who races where a race does not say.
     #[serde(deserialize_with = "words")]
     schedulers: Vec<Scheduler>,
+    /// On which kernels, where a race does not say.
+    #[serde(deserialize_with = "words")]
+    kernels: Vec<Wanted>,
     #[serde(rename = "race")]
     races: Vec<Race>,
 }
@@ -42,8 +45,8 @@ pub struct Race {
     /// Who races, if not everybody.
     #[serde(default, deserialize_with = "words")]
     schedulers: Vec<Scheduler>,
-    /// Kernels.
-    #[serde(default = "default_kernel", deserialize_with = "words")]
+    /// On which kernels, if not on all.
+    #[serde(default, deserialize_with = "words")]
     kernels: Vec<Wanted>,
     /// How long the load is there before, seconds, if not as long as the scenario says.
     pub settle_s: Option<f64>,
@@ -93,10 +96,6 @@ pub struct Cell {
 
 fn none() -> Load {
     Load::None
-}
-
-fn default_kernel() -> Vec<Wanted> {
-    vec![Wanted::Newest]
 }
 
 fn word<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(from: D) -> Result<T, D::Error> {
@@ -188,6 +187,7 @@ impl Matrix {
         let of = |race: &Race| Race {
             loads: if quick { race.quick.clone() } else { race.loads.clone() },
             schedulers: if race.schedulers.is_empty() { self.schedulers.clone() } else { race.schedulers.clone() },
+            kernels: if race.kernels.is_empty() { self.kernels.clone() } else { race.kernels.clone() },
             ..race.clone()
         };
         Ok(wanted.map(of).filter(|race| !race.loads.is_empty()).collect())
@@ -207,11 +207,11 @@ impl Race {
         &self.kernels
     }
 
-    /// Every run that it needs. A quick one is run without load under the first scheduler alone.
+    /// Every run that it needs. A quick one is run on the first kernel, and without load under the first scheduler alone.
     #[must_use]
     pub fn cells(&self, quick: bool) -> Vec<Cell> {
         let mut cells = Vec::new();
-        for kernel in &self.kernels {
+        for kernel in self.kernels.iter().take(if quick { 1 } else { usize::MAX }) {
             let loads = self.loads.iter().filter(|load| **load != self.unloaded);
             for load in std::iter::once(&self.unloaded).chain(loads) {
                 let all = if quick && *load == self.unloaded && !self.loads.contains(load) {
@@ -243,6 +243,7 @@ mod tests {
 
     const SMALL: &str = r#"
 schedulers = ["eevdf", "scx_lavd", "appease"]
+kernels = ["7.2", "6.18"]
 [[race]]
 scenario = "nap"
 title = "a nap"
@@ -257,31 +258,40 @@ quick = ["hogs:16"]
         Matrix::load(&dir.path().join("league.toml"))
     }
 
-    /// Without load, too; of the quick subset under the first scheduler alone.
+    /// Without load, too; of the quick subset under the first scheduler alone, and on the first kernel.
     #[test]
     fn every_run_of_a_race() -> Result<()> {
         let matrix = matrix(SMALL)?;
         let cells = |quick: bool| -> Result<Vec<String>> {
             let races = matrix.races(quick, &[])?;
             let cells = races.iter().flat_map(|race| race.cells(quick));
-            Ok(cells.map(|cell| format!("{} {}", cell.load, cell.scheduler)).collect())
+            Ok(cells.map(|cell| format!("{} {} {}", cell.load, cell.scheduler, cell.kernel)).collect())
         };
         insta::assert_snapshot!(cells(false)?.join("\n"), @r"
-        none eevdf
-        none scx_lavd
-        none appease
-        hogs:4 eevdf
-        hogs:4 scx_lavd
-        hogs:4 appease
-        hogs:16 eevdf
-        hogs:16 scx_lavd
-        hogs:16 appease
+        none eevdf 7.2
+        none scx_lavd 7.2
+        none appease 7.2
+        hogs:4 eevdf 7.2
+        hogs:4 scx_lavd 7.2
+        hogs:4 appease 7.2
+        hogs:16 eevdf 7.2
+        hogs:16 scx_lavd 7.2
+        hogs:16 appease 7.2
+        none eevdf 6.18
+        none scx_lavd 6.18
+        none appease 6.18
+        hogs:4 eevdf 6.18
+        hogs:4 scx_lavd 6.18
+        hogs:4 appease 6.18
+        hogs:16 eevdf 6.18
+        hogs:16 scx_lavd 6.18
+        hogs:16 appease 6.18
         ");
         insta::assert_snapshot!(cells(true)?.join("\n"), @r"
-        none eevdf
-        hogs:16 eevdf
-        hogs:16 scx_lavd
-        hogs:16 appease
+        none eevdf 7.2
+        hogs:16 eevdf 7.2
+        hogs:16 scx_lavd 7.2
+        hogs:16 appease 7.2
         ");
         Ok(())
     }

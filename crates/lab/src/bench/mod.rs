@@ -43,7 +43,8 @@ const MARKS: [&str; 2] = ["<!-- league: made by `make bench` -->\n", "<!-- end o
 /// # Errors
 /// When a file is wrong, a program is missing, or the user interrupts. A run that fails is a row with its reason.
 pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interrupt) -> Result<()> {
-    let races = Matrix::load(&layout.bench().join("league.toml"))?.races(args.quick, &args.scenarios)?;
+    let matrix = Matrix::load(&layout.bench().join("league.toml"))?;
+    let races = matrix.races(args.quick, &args.scenarios)?;
     let short = args.short || args.quick;
     let out = args.out.clone().unwrap_or_else(|| layout.bench().join("results").join(name(args)));
     let readme = args.readme.as_ref().map(|path| Readme::read(path)).transpose()?;
@@ -64,6 +65,8 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     if !missing.is_empty() {
         bench.run(store, &missing, args, interrupt)?;
     }
+    // Those that were not asked for today are told, too.
+    let races = matrix.races(args.quick, &[])?;
     let documents = bench.documents(&races)?;
     let rows = league::rows(&races, &documents);
     let reports: Vec<Report> = documents.iter().map(|document| document.report.clone()).collect();
