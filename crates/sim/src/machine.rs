@@ -215,6 +215,12 @@ impl Machine {
         (running != NONE).then_some(running)
     }
 
+    /// What the task that runs on a CPU has run since it was charged last, ns.
+    #[must_use]
+    pub fn unseen_ns(&self, cpu: CpuId) -> u64 {
+        self.now_ns - self.cpus[cpu as usize].since_ns
+    }
+
     /// An idle CPU, the one where the task was last if that is idle.
     #[must_use]
     pub fn idle_cpu(&self, task: TaskId) -> Option<CpuId> {

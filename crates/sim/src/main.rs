@@ -29,7 +29,7 @@ enum Command {
     Run {
         /// The file
         file: PathBuf,
-        /// Schedulers, instead of the file's: rr, mlfq, cfs, eevdf, rbpe, cas, appease
+        /// Schedulers, instead of the file's: rr, mlfq, cfs, eevdf, rbpe, cas, appease, steady
         #[arg(long, value_name = "LIST", value_delimiter = ',')]
         under: Vec<SchedulerName>,
         /// Where random numbers begin, instead of where the file says

@@ -4,7 +4,7 @@ use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (760, 420);
 /// Told apart by those who see fewer colours, too.
-const COLOURS: [RGBColor; 7] = [
+const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -12,6 +12,7 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(230, 159, 0),
     RGBColor(86, 180, 233),
     RGBColor(70, 70, 70),
+    RGBColor(170, 160, 60),
 ];
 
 /// What is drawn of one thing.

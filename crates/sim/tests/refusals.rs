@@ -52,7 +52,7 @@ fn alpha_out_of_range() {
 
 #[test]
 fn schedulers_that_do_not_exist() {
-    let cure = "scheduler \"lavd\" is not known: write one of rr, mlfq, cfs, eevdf, rbpe, cas, appease";
+    let cure = "scheduler \"lavd\" is not known: write one of rr, mlfq, cfs, eevdf, rbpe, cas, appease, steady";
     assert_eq!(refused(&format!("schedulers = [\"lavd\"]\n{HOG}")), format!("line 1: {cure}"));
     let output = appease_sim(&["run", "x.toml", "--under", "cfs,lavd"]);
     let message = String::from_utf8(output.stderr).unwrap();

@@ -397,6 +397,20 @@ fn appease_frees_the_records_of_what_was_answered() {
     assert!(answered > 20_000 && response_ns < 150 * MS, "{response_ns} beside {answered}");
 }
 
+/// Who wants less than a part has it at once beside hogs, also where a video player, who wants less than a part, too, works for longer at a
+/// time, but for the half millisecond in which one who has just begun is kept, for a slice; the player loses nothing by that.
+#[test]
+fn steady_runs_first_who_wants_the_least() {
+    let text = "cpus = 1\nduration_s = 20\n[[hog]]\nid = \"hogs\"\nnumber = 2\n\
+        [[interactive]]\nid = \"typing\"\nwork_ms = 0.5\npause_ms = { uniform = [100, 200] }\n\
+        [[interactive]]\nid = \"video\"\nwork_ms = 6\npause_ms = 34\n";
+    let outcome = run(text, Steady);
+    let (key, frame) = (outcome.response_ms("typing").unwrap(), p99_ms(&outcome, "video"));
+    assert!(key.p90 < 0.6 && key.p99 < 3.6 && frame < 13.0, "a key takes {key:?}, a frame {frame} ms");
+    let key_in_turn = run(text, RoundRobin).response_ms("typing").unwrap().p90;
+    assert!(key_in_turn > 10.0 * key.p90, "in turn a key takes {key_in_turn} ms");
+}
+
 #[test]
 fn machines_may_be_large() {
     let text = "cpus = 4096\nduration_s = 0.01\n[[hog]]\nid = \"hogs\"\nnumber = 20000\n\

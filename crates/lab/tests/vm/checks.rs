@@ -375,7 +375,9 @@ fn conserves_work(run: &Run, least: f64) -> anyhow::Result<()> {
 fn cost(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let [ours, eevdf] = machines
         .good_runs([Spec::new("cost", "appease", "none").on(kernel), Spec::new("cost", "eevdf", "none").on(kernel)])?;
-    for work in ["wakeup", "switch", "message", "messaging", "build"] {
+    let [with, without] = spreads([&ours, &eevdf], "wakeup_each_ns")?;
+    within(&format!("instructions of a wake-up, {kernel}"), with.mean, without.mean, COST_RATIO)?;
+    for work in ["message", "messaging", "build"] {
         let (figure, what) = (format!("{work}_busy_ms"), format!("million instructions of {work}, {kernel}"));
         within(&what, value(&ours, &figure)?, value(&eevdf, &figure)?, COST_RATIO)?;
     }

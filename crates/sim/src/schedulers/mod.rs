@@ -5,9 +5,11 @@ pub mod cas;
 pub mod cfs;
 pub mod eevdf;
 pub mod mlfq;
+mod others;
 mod percpu;
 pub mod rbpe;
 pub mod round_robin;
+pub mod steady;
 
 use std::{fmt, str::FromStr};
 
@@ -102,6 +104,8 @@ pub enum SchedulerName {
     Cas,
     /// [`appease`].
     Appease,
+    /// [`steady`].
+    Steady,
 }
 
 /// A scheduler that does not exist.
@@ -111,8 +115,8 @@ pub struct UnknownScheduler(String);
 
 impl SchedulerName {
     /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::RoundRobin, Self::Mlfq, Self::Cfs, Self::Eevdf, Self::Rbpe, Self::Cas, Self::Appease];
+    pub const ALL: [Self; 8] =
+        [Self::RoundRobin, Self::Mlfq, Self::Cfs, Self::Eevdf, Self::Rbpe, Self::Cas, Self::Appease, Self::Steady];
 
     /// As people write it.
     #[must_use]
@@ -125,6 +129,7 @@ impl SchedulerName {
             Self::Rbpe => "rbpe",
             Self::Cas => "cas",
             Self::Appease => "appease",
+            Self::Steady => "steady",
         }
     }
 
@@ -149,6 +154,7 @@ impl SchedulerName {
             }
             Self::Cas => Box::new(cas::Cas::new(cpus, tasks)),
             Self::Appease => Box::new(appease::Appease::new(cpus, tasks)),
+            Self::Steady => Box::new(steady::Steady::new(tasks)),
         }
     }
 }

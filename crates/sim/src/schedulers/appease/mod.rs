@@ -5,6 +5,7 @@
 //! - `requests`: requests and customers, and when a request is over,
 //! - `process`: whom a process serves, the turns that it is lent, and who pays for its turns,
 //! - `fair`: the attended lane's queues,
+//! - `super::others`: the other lane's queue,
 //! - here: the lanes, and who is next.
 //!
 //! Only what a kernel can see counts: a request is opened when a process reads it, not when it was sent; of an answer
@@ -20,8 +21,7 @@ mod requests;
 use std::collections::VecDeque;
 
 use appease_policy::{
-    PROGRESS_PIECE_NS, progress_catch_up, progress_charge, progress_clock, progress_next_share, progress_overdue_fits,
-    progress_overdue_until, progress_owed, progress_start,
+    PROGRESS_PIECE_NS, progress_next_share, progress_overdue_fits, progress_overdue_until, progress_owed,
 };
 
 use self::{
@@ -29,14 +29,13 @@ use self::{
     process::{Attention, LOAN_NS, Process},
     requests::Requests,
 };
-use super::{Scheduler, Why};
-use crate::{
-    CpuId, MS, Machine, Message, SECOND, TaskId, VisitId,
-    heap::{Heap, Positions},
+use super::{
+    Scheduler, Why,
+    others::{Others, SLICE_NS},
 };
+use crate::{CpuId, MS, Machine, Message, SECOND, TaskId, VisitId, heap::Positions};
 
 // Settings of the programs, which stand beside their maps and not in the headers.
-const SLICE_NS: u64 = 3 * MS;
 const PIECE_NS: u64 = PROGRESS_PIECE_NS as u64;
 const EPOCH_NS: u64 = 200 * MS;
 const LONGEST_WAIT_NS: u64 = SECOND;
@@ -101,10 +100,9 @@ pub struct Appease {
     stamps: Vec<Attention>,
     cpus: Vec<Cpu>,
     fair: Fair,
-    other: Heap<u64>,
+    others: Others,
     overdue: VecDeque<TaskId>,
     at: Positions,
-    queue_vtime: u64,
     scans: u64,
 }
 
@@ -118,10 +116,9 @@ impl Appease {
             stamps: Vec::new(),
             cpus: vec![Cpu::default(); cpus as usize],
             fair: Fair::new(cpus),
-            other: Heap::default(),
+            others: Others::new(tasks),
             overdue: VecDeque::new(),
             at: Positions::new(tasks),
-            queue_vtime: 0,
             scans: 0,
         }
     }
@@ -184,11 +181,20 @@ impl Appease {
 
     fn queue_other(&mut self, task: TaskId, now_ns: u64) {
         let process = &mut self.processes[task as usize];
-        process.vtime = progress_catch_up(process.vtime, self.queue_vtime, SLICE_NS);
         process.lane = Lane::Other;
         process.queued_ns = now_ns;
         process.slice_ns = SLICE_NS;
-        self.other.push(&mut self.at, task, process.vtime);
+        self.others.push(&mut self.at, task);
+    }
+
+    /// Whether a task that wakes up in the other lane takes its CPU from who has it.
+    fn displaces_other(&self, machine: &Machine, task: TaskId) -> Option<CpuId> {
+        let cpu = machine.task(task).cpu;
+        let running = machine.running(cpu).filter(|_| self.cpus[cpu as usize].local.is_none())?;
+        let weight = machine.task(running).nice.weight();
+        let gives_way = self.others.gives_way(task, running, machine.unseen_ns(cpu), weight)
+            && !self.judge(running, machine.now_ns()).attended;
+        gives_way.then_some(cpu)
     }
 
     /// Queues a task where it belongs now. The CPU that is to run it at once, if any.
@@ -198,19 +204,15 @@ impl Appease {
             return self.queue_attended(machine, task, &standing, wakes_up);
         }
         self.queue_other(task, machine.now_ns());
-        machine.idle_cpu(task)
+        machine.idle_cpu(task).or_else(|| if wakes_up { self.displaces_other(machine, task) } else { None })
     }
 
     fn take_other(&mut self) -> Option<TaskId> {
-        self.overdue.pop_front().or_else(|| {
-            let (vtime, task) = self.other.pop(&mut self.at)?;
-            self.queue_vtime = self.queue_vtime.max(vtime);
-            Some(task)
-        })
+        self.overdue.pop_front().or_else(|| self.others.pop(&mut self.at))
     }
 
     fn turn_epoch(&mut self, cpu: CpuId, runs_other: bool, now_ns: u64) {
-        let has_work = runs_other || self.other.len() > 0 || !self.overdue.is_empty();
+        let has_work = runs_other || self.others.len() > 0 || !self.overdue.is_empty();
         let cpu = &mut self.cpus[cpu as usize];
         if now_ns - cpu.epoch_start_ns >= EPOCH_NS {
             cpu.share_ns = progress_next_share(EPOCH_NS, OTHER_SHARE_PCT, cpu.share_ns, cpu.other_ns, has_work);
@@ -255,11 +257,9 @@ impl Appease {
         if let Some(task) = self.fair.take(&mut self.at) {
             return Some(task);
         }
-        if runs_other && machine.nr_cpus() == 1 && self.overdue.is_empty() {
-            let vtime = prev.map_or(u64::MAX, |task| self.processes[task as usize].vtime);
-            if self.other.peek().is_some_and(|(first, _)| vtime < first) {
-                return prev;
-            }
+        let is_first = prev.is_some_and(|task| self.others.is_first(task));
+        if is_first && runs_other && machine.nr_cpus() == 1 && self.overdue.is_empty() {
+            return prev;
         }
         self.take_other().or(prev)
     }
@@ -267,8 +267,7 @@ impl Appease {
 
 impl Scheduler for Appease {
     fn add(&mut self, _machine: &Machine, task: TaskId) {
-        let process = &mut self.processes[task as usize];
-        process.vtime = progress_start(process.vtime, self.queue_vtime, SLICE_NS);
+        self.others.add(task);
     }
 
     fn enqueue(&mut self, machine: &Machine, task: TaskId, why: Why) -> Option<CpuId> {
@@ -278,6 +277,7 @@ impl Scheduler for Appease {
                 return None;
             }
             Why::Woken(waker) => {
+                self.others.wakes(task);
                 self.end_answered(task, machine.now_ns());
                 self.consider_loan(machine, task, waker, machine.now_ns());
             }
@@ -301,6 +301,9 @@ impl Scheduler for Appease {
                 self.queue(machine, held, false);
             }
         }
+        if let Some(next) = next {
+            self.others.begins(next);
+        }
         next
     }
 
@@ -319,10 +322,7 @@ impl Scheduler for Appease {
         let process = &mut self.processes[task as usize];
         process.lane = if attended { Lane::Attended } else { Lane::Other };
         process.queued_ns = 0;
-        if !attended {
-            self.queue_vtime = progress_clock(self.queue_vtime, process.vtime, ran_ns);
-            process.vtime += progress_charge(ran_ns, machine.task(task).nice.weight());
-        }
+        self.others.charge(task, ran_ns, machine.task(task).nice.weight(), attended);
         // A turn of the other lane is one also if somebody is attended by its end.
         let cpu = &mut self.cpus[cpu as usize];
         if !attended || cpu.turn {
@@ -358,10 +358,9 @@ impl Scheduler for Appease {
     fn look(&mut self, machine: &Machine) {
         let now_ns = machine.now_ns();
         let late = |task: TaskId| self.processes[task as usize].queued_ns + LONGEST_WAIT_NS < now_ns;
-        let late: Vec<TaskId> =
-            self.other.iter().take(SCAN_MAX).map(|(_, task)| task).filter(|&task| late(task)).collect();
+        let late: Vec<TaskId> = self.others.iter().take(SCAN_MAX).filter(|&task| late(task)).collect();
         for task in late {
-            self.other.remove(&mut self.at, task);
+            self.others.remove(&mut self.at, task);
             self.overdue.push_back(task);
         }
         self.fair.forget();

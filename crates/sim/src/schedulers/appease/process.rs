@@ -65,8 +65,6 @@ pub(super) struct Process {
     mistaken: u32,
     /// And so many one after the other, until it serves one at a time again.
     mixing: u32,
-    /// In the other lane.
-    pub(super) vtime: u64,
     /// Since when it waits; 0: it was charged since.
     pub(super) queued_ns: u64,
     /// Its next turn, as of when it was queued.
@@ -91,7 +89,6 @@ impl Process {
         turn_for: 0,
         mistaken: 0,
         mixing: 0,
-        vtime: 0,
         queued_ns: 0,
         slice_ns: SLICE_NS,
         lane: Lane::Other,

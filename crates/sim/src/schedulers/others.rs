@@ -1,0 +1,127 @@
+//! The other lane of our policies (`bpf/others.bpf.h`): weighted fair queueing by deadlines, computed by
+//! `bpf/policy/progress.h` through `appease-policy`. One queue for all CPUs.
+
+use appease_policy::{
+    progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_gives_way,
+    progress_start,
+};
+
+use crate::{
+    MS, TaskId,
+    heap::{Heap, Positions},
+};
+
+/// A turn's length, which stands beside the programs' maps and not in the headers.
+pub(super) const SLICE_NS: u64 = 3 * MS;
+
+#[derive(Debug, Clone, Copy)]
+struct Entity {
+    vtime: u64,
+    /// CPU time since it last woke up.
+    turn_ns: u64,
+    /// What it wants of that, on the average.
+    burst_ns: u64,
+    /// CPU time since it was picked last.
+    ran_ns: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Others {
+    entities: Vec<Entity>,
+    queue: Heap<u64>,
+    vtime: u64,
+}
+
+impl Others {
+    pub(super) fn new(tasks: usize) -> Self {
+        let entity = Entity { vtime: 0, turn_ns: 0, burst_ns: SLICE_NS, ran_ns: 0 };
+        Self { entities: vec![entity; tasks], queue: Heap::default(), vtime: 0 }
+    }
+
+    fn of(&mut self, task: TaskId) -> &mut Entity {
+        &mut self.entities[task as usize]
+    }
+
+    /// A task is there, anew.
+    pub(super) fn add(&mut self, task: TaskId) {
+        let clock = self.vtime;
+        let entity = self.of(task);
+        entity.vtime = progress_start(entity.vtime, clock, SLICE_NS);
+    }
+
+    /// A task wakes up.
+    pub(super) fn wakes(&mut self, task: TaskId) {
+        let entity = self.of(task);
+        entity.burst_ns = progress_burst(entity.burst_ns, entity.turn_ns);
+        entity.turn_ns = 0;
+    }
+
+    /// A task has been picked.
+    pub(super) fn begins(&mut self, task: TaskId) {
+        self.of(task).ran_ns = 0;
+    }
+
+    /// A task has run; of what it ran attended, nothing is held against it here.
+    pub(super) fn charge(&mut self, task: TaskId, ran_ns: u64, weight: u32, attended: bool) {
+        let clock = self.vtime;
+        let entity = self.of(task);
+        entity.turn_ns += ran_ns;
+        entity.ran_ns += ran_ns;
+        if !attended {
+            let queued = entity.vtime;
+            entity.vtime += progress_charge(ran_ns, weight);
+            self.vtime = progress_clock(clock, queued, ran_ns);
+        }
+    }
+
+    /// When a task should have what it is likely to want now, in virtual time.
+    pub(super) fn deadline(&self, task: TaskId) -> u64 {
+        let entity = &self.entities[task as usize];
+        progress_deadline(entity.vtime, entity.burst_ns, SLICE_NS)
+    }
+
+    pub(super) fn push(&mut self, at: &mut Positions, task: TaskId) {
+        let clock = self.vtime;
+        let entity = self.of(task);
+        entity.vtime = progress_catch_up(entity.vtime, clock, SLICE_NS);
+        let deadline = self.deadline(task);
+        self.queue.push(at, task, deadline);
+    }
+
+    pub(super) fn pop(&mut self, at: &mut Positions) -> Option<TaskId> {
+        let (_, task) = self.queue.pop(at)?;
+        self.vtime = self.vtime.max(self.entities[task as usize].vtime);
+        Some(task)
+    }
+
+    pub(super) fn remove(&mut self, at: &mut Positions, task: TaskId) {
+        self.queue.remove(at, task);
+    }
+
+    /// Whether a task, whose slice is over, comes before all that wait.
+    pub(super) fn is_first(&self, task: TaskId) -> bool {
+        self.queue.peek().is_some_and(|(first, _)| self.deadline(task) < first)
+    }
+
+    /// Whether one that wakes up takes the CPU from one that runs in this lane, and has run for `unseen_ns` since it was charged last.
+    pub(super) fn gives_way(&self, wakee: TaskId, running: TaskId, unseen_ns: u64, weight: u32) -> bool {
+        let [wakee_vtime, running_vtime] = [wakee, running].map(|task| self.entities[task as usize].vtime);
+        let more = progress_charge(unseen_ns, weight);
+        progress_gives_way(
+            wakee_vtime,
+            self.deadline(wakee),
+            running_vtime + more,
+            self.deadline(running) + more,
+            self.entities[running as usize].ran_ns + unseen_ns,
+        )
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// In no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> {
+        self.queue.iter().map(|(_, task)| task)
+    }
+}

@@ -1,0 +1,58 @@
+//! Our policy `steady`: nobody is attended, and the other lane is all there is.
+
+use super::{
+    Scheduler, Why,
+    others::{Others, SLICE_NS},
+};
+use crate::{CpuId, Machine, TaskId, heap::Positions};
+
+/// The scheduler.
+#[derive(Debug)]
+pub struct Steady {
+    others: Others,
+    at: Positions,
+}
+
+impl Steady {
+    /// For so many tasks.
+    #[must_use]
+    pub fn new(tasks: usize) -> Self {
+        Self { others: Others::new(tasks), at: Positions::new(tasks) }
+    }
+}
+
+impl Scheduler for Steady {
+    fn add(&mut self, _machine: &Machine, task: TaskId) {
+        self.others.add(task);
+    }
+
+    fn enqueue(&mut self, machine: &Machine, task: TaskId, why: Why) -> Option<CpuId> {
+        let wakes_up = matches!(why, Why::Woken(_));
+        if wakes_up {
+            self.others.wakes(task);
+        }
+        self.others.push(&mut self.at, task);
+        machine.idle_cpu(task).or_else(|| {
+            let cpu = machine.task(task).cpu;
+            let running = machine.running(cpu).filter(|_| wakes_up)?;
+            let weight = machine.task(running).nice.weight();
+            self.others.gives_way(task, running, machine.unseen_ns(cpu), weight).then_some(cpu)
+        })
+    }
+
+    fn pick(&mut self, _machine: &Machine, _cpu: CpuId) -> Option<TaskId> {
+        let task = self.others.pop(&mut self.at)?;
+        self.others.begins(task);
+        Some(task)
+    }
+
+    fn slice_ns(&mut self, _machine: &Machine, _cpu: CpuId, _task: TaskId) -> u64 {
+        SLICE_NS
+    }
+
+    fn charge(&mut self, machine: &Machine, _cpu: CpuId, task: TaskId, ran_ns: u64) {
+        self.others.charge(task, ran_ns, machine.task(task).nice.weight(), false);
+    }
+
+    fn slept(&mut self, _machine: &Machine, _cpu: CpuId, _task: TaskId) {}
+}
