@@ -385,6 +385,14 @@ struct appease_news {
 };
 _Static_assert(sizeof(struct appease_news) == 24, "appease_news");
 
+/* A realtime program that lets nobody else have its CPU. */
+struct appease_hog {
+	u32 tid;
+	u32 pad;
+	u64 began_ticks;	/* as in /proc/TID/stat */
+};
+_Static_assert(sizeof(struct appease_hog) == 16, "appease_hog");
+
 /* What a backend in user space says of a process. */
 struct appease_account {
 	u64 total_ns;	/* CPU time that it had since it began */

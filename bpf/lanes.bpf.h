@@ -64,6 +64,7 @@ enum sched_counter {
 	CNT_REENQUEUED,		/* tasks displaced by realtime work that came back to the queues */
 	CNT_DISPLACED,		/* running tasks displaced in the other lane by who had less */
 	CNT_SECTIONS,		/* tasks displaced inside a program that went first to leave it */
+	CNT_HOGS_NOT_TOLD,	/* realtime programs that never sleep, of which user space was not told */
 	NR_SCHED_COUNTERS,
 };
 

@@ -16,6 +16,7 @@
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
 #include "others.bpf.h"
+#include "reserve.bpf.h"
 #include "sections.bpf.h"
 #include "unhappiest.bpf.h"
 
@@ -617,6 +618,7 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 		group_count++;
 	}
 	see_off();
+	look_for_lockouts();
 	bpf_timer_start(timer, SCAN_NS, 0);
 	return 0;
 }
@@ -635,7 +637,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 	    (err = scx_bpf_create_dsq(DSQ_IDLE, -1)) || (err = scx_bpf_create_dsq(DSQ_OVERDUE, -1)) ||
 	    (err = scx_bpf_create_dsq(DSQ_BACKGROUND, -1)))
 		return err;
-	if ((err = init_cpu_timers()))
+	if ((err = init_cpu_timers()) || (err = init_look_timer()))
 		return err;
 	timer = bpf_map_lookup_elem(&timers, &zero);
 	if (!timer)

@@ -344,6 +344,12 @@ impl raw::appease_news {
     }
 }
 
+impl raw::appease_hog {
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        read(bytes)
+    }
+}
+
 /// A plain record at the head of `bytes`, if there are enough of them.
 pub(crate) fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < mem::size_of::<T>() {
@@ -365,6 +371,7 @@ impl Plain for raw::appease_unix_name {}
 impl Plain for raw::appease_ports {}
 impl Plain for raw::appease_identity {}
 impl Plain for raw::appease_news {}
+impl Plain for raw::appease_hog {}
 impl Plain for raw::appease_account {}
 impl Plain for raw::appease_customer {}
 impl Plain for raw::appease_weight_key {}

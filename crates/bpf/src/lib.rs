@@ -8,6 +8,7 @@ mod channels;
 mod customers;
 mod error;
 pub mod features;
+mod hogs;
 mod hooks;
 mod news;
 mod policy;
@@ -20,6 +21,7 @@ pub use abi::{Attention, Channel, Handler, Hop, LANES, Lane, LaneTimes, Lift, Lo
 pub use channels::*;
 pub use customers::*;
 pub use error::Error;
+pub use hogs::{Hog, HogNews, Hogs};
 pub use hooks::{MissingHook, hooks};
 pub use news::{News, Raises};
 pub use policy::{ConfidenceOptions, Policy};

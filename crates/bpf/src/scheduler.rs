@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, fs, mem::MaybeUninit, os::fd::AsFd, time::Duration};
 
-use libbpf_rs::{Link, MapCore, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
 use scx_utils::{compat, scx_ops_load, scx_ops_open, uei_exited, uei_read};
 use tracing::debug;
 
 use crate::{
-    Error, LANES, LaneTimes, Sensor,
+    Error, HogNews, LANES, LaneTimes, Sensor,
     abi::{pidfd, words},
     features,
     sensor::{SenseOptions, nanos, read_counters},
@@ -30,6 +30,8 @@ pub struct SchedOptions {
     pub longest_wait: Duration,
     /// Schedule only tasks that asked for it (`SCHED_EXT`).
     pub partial: bool,
+    /// Tell of realtime programs that lock others out ([`Scheduler::hogs`]).
+    pub guards: bool,
     /// Length of the debug dump when the kernel ejects us; 0: the kernel's default.
     pub exit_dump_len: u32,
 }
@@ -42,6 +44,7 @@ impl Default for SchedOptions {
             epoch: Duration::from_millis(200),
             longest_wait: Duration::from_secs(1),
             partial: false,
+            guards: false,
             exit_dump_len: 0,
         }
     }
@@ -82,7 +85,10 @@ impl Scheduler {
             .map_err(|e| Error::libbpf("open the scheduler", e))?;
         open.progs.scx_lib_init_probe.set_autoload(false);
         let nr_cpus = u32::try_from(scx_utils::NR_CPU_IDS.to_owned()).unwrap_or(1);
-        open.maps.cpu_timers.set_max_entries(nr_cpus).map_err(|e| Error::libbpf("size a map by CPUs", e))?;
+        let sized = open.maps.cpu_timers.set_max_entries(nr_cpus);
+        sized
+            .and_then(|()| open.maps.lockouts.set_max_entries(nr_cpus))
+            .map_err(|e| Error::libbpf("size a map by CPUs", e))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.attention_ns = nanos(sense.attention);
             rodata.retention_ns = nanos(sense.retention);
@@ -95,6 +101,7 @@ impl Scheduler {
             rodata.longest_wait_ns = nanos(options.longest_wait);
             rodata.other_share_pct = options.other_share_pct;
             rodata.is_partial = options.partial;
+            rodata.guards = options.guards;
             rodata.nr_cpus = nr_cpus;
         }
         let ops = open.struct_ops.appease_ops_mut();
@@ -176,7 +183,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not answer.
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        const NAMES: [&str; 9] = [
+        const NAMES: [&str; 10] = [
             "put on an idle CPU at once",
             "queued as attended",
             "queued as other or idle",
@@ -186,8 +193,18 @@ impl Scheduler {
             "brought back after realtime work",
             "displaced in the other lane by who had less",
             "displaced inside a program, which they left first",
+            "realtime programs that never sleep not told: too many at once",
         ];
         read_counters(&self.skel.maps.sched_counters, &NAMES)
+    }
+
+    /// What it tells of realtime programs that lock others out, if it was asked to ([`SchedOptions::guards`]).
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn hogs(&self) -> Result<HogNews, Error> {
+        let map = MapHandle::try_from(&self.skel.maps.hogs);
+        map.map(HogNews).map_err(|e| Error::libbpf("share the ring of realtime programs", e))
     }
 
     /// CPU time by lane of the process `pid`, all its living threads together.

@@ -57,7 +57,7 @@ pub enum Command {
     X11(X11),
     /// What this kernel offers, and why something is off.
     Doctor,
-    /// Take back nice values that a daemon has left changed which was killed; needs root. The next "appease run" does so, too.
+    /// Take back nice values and priorities that a daemon has left changed which was killed; needs root. The next "appease run" does so, too.
     Restore,
     /// Write man pages and shell completions into a directory.
     #[command(hide = true)]

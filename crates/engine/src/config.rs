@@ -213,6 +213,8 @@ impl Config {
             // The kernel's watchdog ejects a scheduler that lets a task wait for 30 s.
             longest_wait: millis("longest-wait-ms", options.longest_wait_ms, 10, 20_000)?,
             partial: options.partial,
+            // Known when it is attached.
+            guards: false,
             exit_dump_len: options.exit_dump_len,
         };
         if options.policy == Policy::Rbpe && !matches!(options.backend, BackendKind::Auto | BackendKind::Nice) {

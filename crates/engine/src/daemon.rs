@@ -104,7 +104,9 @@ where
     let (channels, weights) = channels::start(config, file, &mut eyes)?;
     let (passing, answers) = Passing::new(platform.lookup());
     let backend = platform.attach(&eyes, config)?;
-    let _reserve = (config.backend == BackendKind::Scx).then(|| reserve::hold(&config.root, &config.run_dir));
+    let is_partial = config.sched.partial;
+    let _reserve =
+        (config.backend == BackendKind::Scx).then(|| reserve::hold(&config.root, &config.run_dir, is_partial));
     let daemon = Rc::new(Daemon {
         config: config.clone(),
         kernel,

@@ -6,7 +6,7 @@ use crate::{
     config::{BackendKind, Config, Policy},
     control::{Client, Missing, Status},
     names::Names,
-    reserve,
+    reserve::{self, Keeper},
     seams::features::{self, Btf, Features, Goal, Lockdown, SchedExt},
 };
 
@@ -131,13 +131,19 @@ fn reserve_of(root: &Path, features: &Features) -> Option<Finding> {
     if !features.privileged || !features.can_load_schedulers() {
         return None;
     }
-    Some(if reserve::is_there(root) {
-        Finding::good(
+    Some(match reserve::keeper(root) {
+        Keeper::Kernel => Finding::good(
             SUBJECT,
             "programs that never sleep leave others a share, which \"appease run\" has given five times a second",
-        )
-    } else {
-        Finding::warning(SUBJECT, format!("programs that never sleep leave others nothing: {}", reserve::LACKING))
+        ),
+        Keeper::Daemon => Finding::good(
+            SUBJECT,
+            "programs that never sleep leave others a share, which \"appease run\" itself holds for them on this kernel",
+        ),
+        Keeper::Nobody => {
+            let reason = reserve::switched_off(root);
+            Finding::warning(SUBJECT, format!("programs that never sleep leave others nothing: {reason}"))
+        }
     })
 }
 
@@ -270,6 +276,24 @@ mod tests {
         Warning: kernel 6.12.48+deb13-amd64 has no sched_ext: boot Linux 6.18 or later built with CONFIG_SCHED_CLASS_EXT=y (Debian: trixie-backports or sid); until then "appease run" acts by nice values (--backend nice)
         Good: nice is what "appease run" takes here
         Warning: the kernel groups tasks by session, and a nice value counts within a session only: sysctl -w kernel.sched_autogroup_enabled=0
+        "#);
+    }
+
+    #[test]
+    fn what_realtime_programs_leave_others_is_told() {
+        const RUNTIME: (&str, &str) = ("sys/kernel/debug/sched/ext_server/cpu0/runtime", "50000000\n");
+        const PERIOD: (&str, &str) = ("sys/kernel/debug/sched/ext_server/cpu0/period", "1000000000\n");
+        let mut text = String::new();
+        for more in [&[RUNTIME, PERIOD][..], &[], &[("proc/sys/kernel/sched_rt_runtime_us", "-1\n")]] {
+            let root = root(&[more, &[("sys/kernel/sched_ext/state", "disabled\n")]].concat());
+            let features = Features { privileged: true, ..features::probe_at(root.path()) };
+            let found = reserve_of(root.path(), &features).expect("root sees it");
+            text += &format!("{:?}: {found}\n", found.level);
+        }
+        insta::assert_snapshot!(text, @r#"
+        Good: programs that never sleep leave others a share, which "appease run" has given five times a second
+        Good: programs that never sleep leave others a share, which "appease run" itself holds for them on this kernel
+        Warning: programs that never sleep leave others nothing: kernel.sched_rt_runtime_us is -1 (sysctl -w kernel.sched_rt_runtime_us=950000)
         "#);
     }
 

@@ -69,10 +69,15 @@ impl Names {
     /// The command name of the process that began at `start_ns`, nanoseconds since the machine's start; empty when it is
     /// gone, nothing when its number is another's.
     pub(crate) fn comm_of(&self, pid: u32, start_ns: u64) -> Option<String> {
-        match self.stat(pid).and_then(|stat| stat_field::<u64>(&stat, 22)) {
+        match self.began(pid) {
             Some(ticks) if ticks != start_ns / TICK_NS => None,
             _ => Some(self.comm(pid)),
         }
+    }
+
+    /// When a thread began, in ticks since the machine's start; `None` when it is gone.
+    pub(crate) fn began(&self, tid: u32) -> Option<u64> {
+        self.stat(tid).and_then(|stat| stat_field(&stat, 22))
     }
 
     /// Scheduling class of a process.

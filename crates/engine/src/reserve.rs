@@ -1,10 +1,12 @@
 //! What everybody else keeps beside a realtime program that never sleeps: the kernel's deadline server for sched_ext, which it has
-//! since Linux 7.0, at work five times as often.
+//! since Linux 7.0, at work five times as often; before that, what a thread of ours holds ([`guard`]).
 //!
-//! By itself it gives sched_ext a twentieth of each second, so a key waits for up to a second. Held here, it gives the same
+//! By itself the server gives sched_ext a twentieth of each second, so a key waits for up to a second. Held here, it gives the same
 //! twentieth of each fifth of a second, in which attended work goes first: a user still reaches a terminal. (Not oftener: a turn ends at a
 //! tick of the clock, up to 4 ms late, which of each tenth of a second would be as much again.) Shares that an administrator
-//! has set are kept, and a server that was switched off stays so.
+//! has set are kept, and a server that was switched off stays so. Where there is none, `kernel.sched_rt_runtime_us = -1` says as much.
+
+mod guard;
 
 use std::{
     fmt::Write as _,
@@ -17,6 +19,10 @@ use tracing::{info, warn};
 
 use crate::Error;
 
+pub(crate) use guard::Guard;
+
+/// Below the root: where an administrator says what part of a second is for realtime programs, µs; -1: all of it.
+const REALTIME_PART: &str = "proc/sys/kernel/sched_rt_runtime_us";
 /// Below the root: a directory for each CPU.
 const SERVERS: &str = "sys/kernel/debug/sched/ext_server";
 /// The period in which the share is given, nanoseconds.
@@ -84,9 +90,33 @@ fn servers(root: &Path) -> Vec<Server> {
     servers
 }
 
-/// Whether the kernel keeps anything for sched_ext beside realtime programs.
-pub(crate) fn is_there(root: &Path) -> bool {
-    servers(root).iter().any(|server| server.runtime_ns > 0)
+/// Who keeps something for sched_ext beside realtime programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keeper {
+    /// The kernel's servers.
+    Kernel,
+    /// A thread of the daemon's: the kernel has no servers.
+    Daemon,
+    /// Nobody: an administrator has switched it off.
+    Nobody,
+}
+
+pub(crate) fn keeper(root: &Path) -> Keeper {
+    match is_ours(root) {
+        true if !is_waived(root) => Keeper::Daemon,
+        false if servers(root).iter().any(|server| server.runtime_ns > 0) => Keeper::Kernel,
+        _ => Keeper::Nobody,
+    }
+}
+
+/// Whether a thread of ours has to keep it. What an administrator says of that may change at any time.
+pub(crate) fn is_ours(root: &Path) -> bool {
+    !root.join(SERVERS).exists()
+}
+
+/// Whether an administrator lets realtime programs have all.
+fn is_waived(root: &Path) -> bool {
+    fs::read_to_string(root.join(REALTIME_PART)).is_ok_and(|text| text.trim() == "-1")
 }
 
 fn record(run_dir: &Path) -> PathBuf {
@@ -94,13 +124,24 @@ fn record(run_dir: &Path) -> PathBuf {
 }
 
 /// Has the kernel's servers work more often, from now on until the value is dropped.
-pub(crate) fn hold(root: &Path, run_dir: &Path) -> Reserve {
+pub(crate) fn hold(root: &Path, run_dir: &Path, is_partial: bool) -> Reserve {
     let reserve = Reserve { root: root.to_owned(), run_dir: run_dir.to_owned() };
-    let all = servers(root);
-    if !all.iter().any(|server| server.runtime_ns > 0) {
-        warn!("nothing is kept for others beside a realtime program that never sleeps: {}", LACKING);
-        return reserve;
+    match keeper(root) {
+        Keeper::Kernel => {}
+        Keeper::Daemon if is_partial => {
+            // The fair class is above ours then: who stands back in it is still before us.
+            warn!(
+                "nothing is kept for others beside a realtime program that never sleeps: this kernel cannot with --partial"
+            );
+            return reserve;
+        }
+        Keeper::Daemon => return reserve,
+        Keeper::Nobody => {
+            warn!("nothing is kept for others beside a realtime program that never sleeps: {}", switched_off(root));
+            return reserve;
+        }
     }
+    let all = servers(root);
     let changes: Vec<_> = all.iter().filter_map(|server| Some((server, server.hastened()?))).collect();
     let was = changes.iter().fold(String::new(), |mut text, (server, _)| {
         let _ = write!(text, "{}", server.line());
@@ -122,18 +163,28 @@ pub(crate) fn hold(root: &Path, run_dir: &Path) -> Reserve {
 }
 
 /// Why there is none, and the cure.
-pub(crate) const LACKING: &str = "this kernel has no deadline server for sched_ext, or it is switched off (Linux 7.0 and later have one, below /sys/kernel/debug/sched/ext_server)";
+pub(crate) fn switched_off(root: &Path) -> &'static str {
+    if is_ours(root) {
+        "kernel.sched_rt_runtime_us is -1 (sysctl -w kernel.sched_rt_runtime_us=950000)"
+    } else {
+        "the kernel's deadline servers for sched_ext are switched off (runtime below /sys/kernel/debug/sched/ext_server)"
+    }
+}
 
 fn share(servers: &[Server]) -> String {
     let least = servers.iter().map(|server| server.runtime_ns * 100 / server.period_ns.max(1)).min().unwrap_or(0);
     format!("{least} %")
 }
 
-/// Gives back what a daemon has left changed; how many CPUs.
+/// Gives back what a daemon has left changed; how many CPUs and threads.
 ///
 /// # Errors
 /// When there is a record of it that cannot be read.
-pub(crate) fn take_back(root: &Path, run_dir: &Path) -> Result<usize, Error> {
+pub(crate) fn take_back(root: &Path, run_dir: &Path) -> Result<(usize, usize), Error> {
+    Ok((take_back_servers(root, run_dir)?, guard::take_back(run_dir)?))
+}
+
+fn take_back_servers(root: &Path, run_dir: &Path) -> Result<usize, Error> {
     let path = record(run_dir);
     let text = match fs::read_to_string(&path) {
         Ok(text) => text,
@@ -158,7 +209,7 @@ pub(crate) fn take_back(root: &Path, run_dir: &Path) -> Result<usize, Error> {
 
 impl Drop for Reserve {
     fn drop(&mut self) {
-        if let Err(error) = take_back(&self.root, &self.run_dir) {
+        if let Err(error) = take_back_servers(&self.root, &self.run_dir) {
             warn!("{error}");
         }
     }
@@ -168,7 +219,7 @@ impl Drop for Reserve {
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{SERVERS, hold, is_there, servers, take_back};
+    use super::{Keeper, REALTIME_PART, SERVERS, hold, keeper, servers, take_back_servers};
     use crate::names::tests::root;
 
     const RUNTIME: &str = "sys/kernel/debug/sched/ext_server/cpu0/runtime";
@@ -183,9 +234,9 @@ mod tests {
     fn the_share_is_kept_and_given_back() {
         let root = root(&[(RUNTIME, "50000000\n"), (PERIOD, "1000000000\n")]);
         let run_dir = tempfile::tempdir().expect("a directory");
-        let held = hold(root.path(), run_dir.path());
+        let held = hold(root.path(), run_dir.path(), false);
         assert_eq!(figures(root.path()), (10_000_000, 200_000_000));
-        assert!(is_there(root.path()));
+        assert_eq!(keeper(root.path()), Keeper::Kernel);
         drop(held);
         assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
         assert_eq!(fs::read_dir(run_dir.path()).expect("a directory").count(), 0, "the record goes");
@@ -196,14 +247,14 @@ mod tests {
     fn what_a_killed_daemon_left_is_given_back() {
         let root = root(&[(RUNTIME, "50000000\n"), (PERIOD, "1000000000\n")]);
         let run_dir = tempfile::tempdir().expect("a directory");
-        std::mem::forget(hold(root.path(), run_dir.path()));
-        assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(1));
+        std::mem::forget(hold(root.path(), run_dir.path(), false));
+        assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(1));
         assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
-        std::mem::forget(hold(root.path(), run_dir.path()));
+        std::mem::forget(hold(root.path(), run_dir.path(), false));
         fs::write(root.path().join(RUNTIME), "20000000\n").expect("written");
-        assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0));
+        assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(0));
         assert_eq!(figures(root.path()), (20_000_000, 200_000_000));
-        assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0), "nothing is recorded any more");
+        assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(0), "nothing is recorded any more");
     }
 
     #[test]
@@ -211,9 +262,21 @@ mod tests {
         for (runtime, period) in [("0\n", "1000000000\n"), ("1000000\n", "10000000\n")] {
             let root = root(&[(RUNTIME, runtime), (PERIOD, period)]);
             let run_dir = tempfile::tempdir().expect("a directory");
-            let _held = hold(root.path(), run_dir.path());
+            let _held = hold(root.path(), run_dir.path(), false);
             let found = [RUNTIME, PERIOD].map(|file| fs::read_to_string(root.path().join(file)).unwrap_or_default());
             assert_eq!(found, [runtime, period]);
+        }
+    }
+
+    #[test]
+    fn the_daemon_keeps_it_where_the_kernel_does_not() {
+        for (files, found) in [
+            ([(REALTIME_PART, "950000\n")].as_slice(), Keeper::Daemon),
+            (&[(REALTIME_PART, "-1\n")], Keeper::Nobody),
+            (&[(REALTIME_PART, "-1\n"), (RUNTIME, "50000000\n"), (PERIOD, "1000000000\n")], Keeper::Kernel),
+            (&[(RUNTIME, "0\n"), (PERIOD, "1000000000\n")], Keeper::Nobody),
+        ] {
+            assert_eq!(keeper(root(files).path()), found, "{files:?}");
         }
     }
 
@@ -223,9 +286,9 @@ mod tests {
         let run_dir = tempfile::tempdir().expect("a directory");
         for text in ["cpu0 50000000 1000000000", "cpu0 50000000\n", "../x 5 6\n", "cpu0 5 6 7\n"] {
             fs::write(run_dir.path().join("reserve"), text).expect("written");
-            assert_eq!(take_back(root.path(), run_dir.path()).ok(), Some(0), "{text}");
+            assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(0), "{text}");
             assert_eq!(figures(root.path()), (10_000_000, 200_000_000));
         }
-        assert!(!is_there(Path::new("/nowhere")) && !root.path().join(SERVERS).join("cpu1").exists());
+        assert!(!root.path().join(SERVERS).join("cpu1").exists());
     }
 }

@@ -10,5 +10,6 @@ use crate::{Error, backend::nice, lock::Lock, reserve};
 /// When a daemon runs, which does that itself, or its directory cannot be read.
 pub fn run(run_dir: &Path) -> Result<usize, Error> {
     Lock::refuse_if_held(run_dir)?;
-    Ok(nice::take_back(&nice::KernelTasks, run_dir)? + reserve::take_back(Path::new("/"), run_dir)?)
+    let (cpus, realtime) = reserve::take_back(Path::new("/"), run_dir)?;
+    Ok(nice::take_back(&nice::KernelTasks, run_dir)? + cpus + realtime)
 }

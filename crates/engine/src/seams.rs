@@ -2,24 +2,24 @@
 
 use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, path::Path, sync::Arc, time::Duration};
 
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     Error,
     backend::nice::{self, KernelTasks, Nice},
     channel::hosts,
-    reserve,
+    reserve::{self, Guard, Keeper},
 };
 
 use crate::config::{BackendKind, Config};
 
 pub use appease_bpf::{
     Access, Attention, BUCKETS, Begun, Buckets, Cgroup, Channel, ConfidenceOptions, Customer, CustomerId, CustomerIs,
-    Error as BpfError, Exit, Filter, Handler, Hits, Hop, LaneTimes, Latency, Lift, Lock, MAX_RULES, MAX_WEIGHTS,
-    MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises, Request, Rule, SchedOptions,
-    Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom,
+    Error as BpfError, Exit, Filter, Handler, Hits, Hog, HogNews, Hogs, Hop, LaneTimes, Latency, Lift, Lock, MAX_RULES,
+    MAX_WEIGHTS, MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises, Request, Rule,
+    SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom,
     features::{self, Features},
-    tasks::{self, Setting, Slice},
+    tasks::{self, Class, Setting, Slice},
 };
 
 /// Knows who serves whom.
@@ -227,7 +227,11 @@ impl Platform for Machine {
         if found > 0 {
             info!("{found} threads have back the nice value and slice that a daemon has left changed which was killed");
         }
-        if reserve::take_back(Path::new("/"), run_dir)? > 0 {
+        let (cpus, realtime) = reserve::take_back(Path::new("/"), run_dir)?;
+        if realtime > 0 {
+            info!("{realtime} threads are realtime again that a daemon has left changed which was killed");
+        }
+        if cpus > 0 {
             info!(
                 "CPUs have back the reserve beside realtime programs that a daemon has left changed which was killed"
             );
@@ -238,7 +242,11 @@ impl Platform for Machine {
     fn attach(&self, eyes: &Sensor, config: &Config) -> Result<Acting, BpfError> {
         match config.backend {
             BackendKind::Auto | BackendKind::Scx => {
-                Scheduler::attach(eyes, &config.sense, &config.sched).map(|scheduler| Acting::Scx(Box::new(scheduler)))
+                let guards = reserve::is_ours(&config.root) && !config.sched.partial;
+                let sched = SchedOptions { guards, ..config.sched.clone() };
+                let scheduler = Scheduler::attach(eyes, &config.sense, &sched)?;
+                let guard = if guards { guard(&scheduler, config) } else { None };
+                Ok(Acting::Scx { guard, scheduler: Box::new(scheduler) })
             }
             BackendKind::Nice => {
                 let nice = Nice::new(KernelTasks, &config.sense, &config.run_dir);
@@ -375,11 +383,33 @@ impl Witness for Sensor {
 /// What acts on this machine.
 pub enum Acting {
     /// A scheduler in the kernel.
-    Scx(Box<Scheduler>),
+    Scx {
+        /// Holds a reserve for it beside realtime programs, where the kernel does not; it ends first.
+        guard: Option<Guard>,
+        /// That scheduler.
+        scheduler: Box<Scheduler>,
+    },
     /// This process, by nice values.
     Nice(Box<Nice<KernelTasks>>),
     /// The kernel's own scheduler alone.
     Nothing,
+}
+
+/// Without one, realtime programs that never sleep lock others out, as they do without us.
+fn guard(scheduler: &Scheduler, config: &Config) -> Option<Guard> {
+    let news = scheduler.hogs().map_err(io::Error::other);
+    match news.and_then(|news| Guard::start(news, &config.run_dir)) {
+        Ok(guard) => {
+            if reserve::keeper(&config.root) == Keeper::Daemon {
+                info!("beside realtime programs, others keep 5 % of each CPU, which this daemon holds for them");
+            }
+            Some(guard)
+        }
+        Err(error) => {
+            warn!("nothing is kept for others beside a realtime program that never sleeps: {error}");
+            None
+        }
+    }
 }
 
 /// Who waits for the CPU itself cannot give it to others in time.
@@ -395,7 +425,7 @@ fn be_prompt() {
 impl Acting {
     fn scheduler(&self) -> Option<&Scheduler> {
         match self {
-            Self::Scx(scheduler) => Some(scheduler),
+            Self::Scx { scheduler, .. } => Some(scheduler),
             Self::Nice(_) | Self::Nothing => None,
         }
     }
@@ -406,7 +436,11 @@ impl Backend for Acting {
     fn act<W: Witness>(&mut self, witness: &mut W, now_ns: u64) -> Option<u64> {
         match self {
             Self::Nice(nice) => nice.act(witness, now_ns),
-            Self::Scx(_) | Self::Nothing => None,
+            Self::Scx { guard, .. } => {
+                guard.iter_mut().for_each(Guard::report);
+                None
+            }
+            Self::Nothing => None,
         }
     }
 
@@ -429,6 +463,11 @@ impl Backend for Acting {
     fn counters(&self) -> Result<Vec<(&'static str, u64)>, BpfError> {
         match self {
             Self::Nice(nice) => Ok(nice.counters()),
+            Self::Scx { guard: Some(guard), scheduler } => {
+                let mut counters = scheduler.counters()?;
+                counters.push(("turns beside realtime programs that never sleep", guard.turns()));
+                Ok(counters)
+            }
             _ => self.scheduler().map_or_else(|| Ok(Vec::new()), Scheduler::counters),
         }
     }

@@ -3,7 +3,8 @@
 //! Realtime programs are protected against in two places. Where the kernel has realtime groups, `sched_rt_runtime_us` bounds
 //! them. Where it has none, as since 6.12 in Debian's kernels, each CPU has a deadline server for those who are not realtime:
 //! once they have waited, they have 50 ms of each second (`fair_server`; 7.2 has an `ext_server`, too, for those whom a
-//! sched_ext scheduler schedules). A server whose runtime is 0 gives nothing.
+//! sched_ext scheduler schedules). A server whose runtime is 0 gives nothing. Where there is no `ext_server`, our daemon does its part, unless
+//! `sched_rt_runtime_us` is -1.
 
 use std::{
     fs,

@@ -58,6 +58,8 @@ const OPERATIONS: [(&str, Option<f64>); 10] = [
 ];
 /// An active console, its worst command (RSIO section 6.1).
 const CONSOLE_MAX_RATIO: f64 = 1.5;
+/// A key beside a realtime program that never sleeps, the latest, ms: a few turns of the others, of which there are five a second.
+const RUNAWAY_MAX_MS: f64 = 1000.0;
 /// Commands in Octave over ssh, the worst (6.2).
 const OCTAVE_MAX_RATIO: f64 = 1.1;
 /// Share of the other lane in the CPU time of the long loop there, per cent.
@@ -104,7 +106,7 @@ const CONTOUR_KERNEL: &str = "6.18";
 const CONTOUR: [(&str, f64, f64); 3] = [("typing", 1.05, 1.1), ("video", 1.05, 1.2), ("compute", 1.15, 3.0)];
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 13] = [
+pub const SHORT: [&str; 14] = [
     "apache",
     "background",
     "classes",
@@ -114,6 +116,7 @@ pub const SHORT: [&str; 13] = [
     "leaving",
     "nice",
     "programs",
+    "runaway",
     "scroll",
     "sense",
     "typing",
@@ -245,6 +248,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
     }
     for kernel in kernels {
         checks.push(Check::on(kernel, "sense", |machines, kernel| sense(machines, kernel, "appease")));
+        checks.push(Check::on(kernel, "runaway_program_locks_nobody_out", runaway));
         if !full {
             checks.push(Check::on(kernel, "scheduler_stays_attached", attached));
         }
@@ -604,6 +608,16 @@ fn cpus(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 }
 
 /// The daemon ends, and is killed.
+fn runaway(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("runaway", "appease+fifo", "none").on(kernel)])?;
+    all_answered(&run)?;
+    let keys = spread(&run, "key_to_screen_ms")?;
+    enough("keys beside a runaway program", keys, 5)?;
+    println!("the latest key came after {:.0} ms, {kernel}; allowed are {RUNAWAY_MAX_MS} ms", keys.max);
+    ensure!(keys.max <= RUNAWAY_MAX_MS, "the latest key came after {:.0} ms", keys.max);
+    Ok(())
+}
+
 fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("leaving", "eevdf", "none").on(kernel)).map(drop)
 }

@@ -1,0 +1,69 @@
+//! Realtime programs that lock others out, as the scheduler tells of them: `bpf/reserve.bpf.h`.
+
+use std::{
+    cell::RefCell,
+    os::fd::{AsFd, BorrowedFd},
+    rc::Rc,
+};
+
+use libbpf_rs::{MapHandle, RingBuffer, RingBufferBuilder};
+
+use crate::{Error, abi::raw};
+
+/// A realtime thread that does not let go of a CPU for which others wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Hog {
+    /// The thread.
+    pub tid: u32,
+    /// When it began, as in `/proc/TID/stat`: tells it from a later one of its number.
+    pub began: u64,
+}
+
+/// What is told of them; for the thread that is to listen.
+#[derive(Debug)]
+pub struct HogNews(pub(crate) MapHandle);
+
+/// One who listens.
+pub struct Hogs {
+    map: MapHandle,
+    ring: RingBuffer<'static>,
+    read: Rc<RefCell<Vec<Hog>>>,
+}
+
+impl HogNews {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// When the ring cannot be opened.
+    pub fn listen(self) -> Result<Hogs, Error> {
+        let read: Rc<RefCell<Vec<Hog>>> = Rc::default();
+        let sink = Rc::clone(&read);
+        let take = move |bytes: &[u8]| {
+            let hog = raw::appease_hog::from_bytes(bytes);
+            sink.borrow_mut().extend(hog.map(|hog| Hog { tid: hog.tid, began: hog.began_ticks }));
+            0
+        };
+        let failed = |e| Error::libbpf("open the ring of realtime programs", e);
+        let mut builder = RingBufferBuilder::new();
+        builder.add(&self.0, take).map_err(failed)?;
+        let ring = builder.build().map_err(failed)?;
+        Ok(Hogs { map: self.0, ring, read })
+    }
+}
+
+impl Hogs {
+    /// Becomes readable when there are any.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
+    }
+
+    /// Those since the last call.
+    ///
+    /// # Errors
+    /// When the ring cannot be read.
+    pub fn read(&self) -> Result<Vec<Hog>, Error> {
+        self.ring.consume().map_err(|e| Error::libbpf("read the ring of realtime programs", e))?;
+        Ok(self.read.take())
+    }
+}

@@ -1,0 +1,397 @@
+//! Our own reserve, where the kernel has none for sched_ext: before Linux 7.0.
+//!
+//! The scheduler tells which realtime thread locks others out of a CPU (`bpf/reserve.bpf.h`). A thread of ours that goes before all
+//! realtime ones has it stand back for 10 ms of each 200 ms, behind all who wait: the twentieth that the kernel's own servers give. Then it gives
+//! back what the thread had, unless somebody else has changed that meanwhile.
+//!
+//! That thread logs nothing and shares no lock: whoever holds one may be locked out itself, and would wait for us. Nothing is changed
+//! of which there is no record: a daemon that is killed leaves it to its next start, or to `appease restore`.
+
+use std::{
+    fmt::Write as _,
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+        mpsc,
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    thread::gettid,
+};
+use tracing::{info, warn};
+
+use crate::{
+    Error,
+    names::Names,
+    seams::{Class, Hog, HogNews, Hogs, tasks},
+};
+
+/// For how long the others have the CPU. The scheduler finds out about a lock-out each 200 ms.
+const TURN: Duration = Duration::from_millis(10);
+/// When the others still have not had their turn, for the more who come, it is over anyway.
+const LONGEST: Duration = Duration::from_millis(50);
+/// Of a CPU, what our thread may have before realtime programs.
+const RUNTIME: Duration = Duration::from_millis(2);
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The threads of a machine.
+trait Threads {
+    /// When a thread began, in ticks since the machine's start; `None` when it is gone.
+    fn began(&self, tid: u32) -> Option<u64>;
+    fn class(&self, tid: u32) -> Option<Class>;
+    fn set_class(&self, tid: u32, class: Class) -> io::Result<()>;
+}
+
+/// This machine's.
+struct KernelThreads(Names);
+
+impl KernelThreads {
+    fn new() -> Self {
+        Self(Names::new(Path::new("/")))
+    }
+}
+
+impl Threads for KernelThreads {
+    fn began(&self, tid: u32) -> Option<u64> {
+        self.0.began(tid)
+    }
+
+    fn class(&self, tid: u32) -> Option<Class> {
+        tasks::class(tid).ok()
+    }
+
+    fn set_class(&self, tid: u32, class: Class) -> io::Result<()> {
+        tasks::set_class(tid, class)
+    }
+}
+
+/// One who stands back, and what it had.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Held {
+    hog: Hog,
+    class: Class,
+}
+
+impl Held {
+    fn write(&self, line: &mut String) {
+        let Self { hog, class } = self;
+        let resets = u8::from(class.resets_on_fork);
+        let _ = writeln!(line, "{} {} {} {} {resets}", hog.tid, hog.began, class.policy, class.priority);
+    }
+
+    /// Of a line that was written to its end.
+    fn parse(line: &str) -> Option<Self> {
+        let mut words = line.strip_suffix('\n')?.split(' ');
+        let hog = Hog { tid: words.next()?.parse().ok()?, began: words.next()?.parse().ok()? };
+        let (policy, priority) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let class = Class { policy, priority, resets_on_fork: words.next()? == "1" };
+        (words.next().is_none() && class.is_realtime()).then_some(Self { hog, class })
+    }
+
+    /// Whether it has back what it had. What somebody else has set meanwhile stays.
+    fn give_back(&self, threads: &impl Threads) -> io::Result<bool> {
+        let Hog { tid, began } = self.hog;
+        let is_ours = threads.began(tid) == Some(began) && threads.class(tid) == Some(self.class.last());
+        if is_ours { threads.set_class(tid, self.class).map(|()| true) } else { Ok(false) }
+    }
+}
+
+fn record(run_dir: &Path) -> PathBuf {
+    run_dir.join("realtime")
+}
+
+/// What other threads may know of ours.
+#[derive(Debug, Default)]
+struct Account {
+    turns: AtomicU64,
+    /// Who stood back last.
+    last: AtomicU32,
+}
+
+/// A turn of those who were locked out.
+struct Turn<T> {
+    threads: T,
+    record: File,
+    line: String,
+    held: Vec<Held>,
+    account: Arc<Account>,
+}
+
+impl<T: Threads> Turn<T> {
+    fn new(threads: T, run_dir: &Path, account: Arc<Account>) -> io::Result<Self> {
+        let record = OpenOptions::new().create(true).append(true).open(record(run_dir))?;
+        Ok(Self { threads, record, line: String::new(), held: Vec::new(), account })
+    }
+
+    /// Has a thread stand back; whether it does.
+    fn hold_back(&mut self, hog: Hog) -> bool {
+        if self.held.iter().any(|held| held.hog == hog) || self.threads.began(hog.tid) != Some(hog.began) {
+            return false;
+        }
+        let Some(class) = self.threads.class(hog.tid).filter(Class::is_realtime) else { return false };
+        let held = Held { hog, class };
+        self.line.clear();
+        held.write(&mut self.line);
+        if self.record.write_all(self.line.as_bytes()).is_err()
+            || self.threads.set_class(hog.tid, class.last()).is_err()
+        {
+            return false;
+        }
+        self.account.turns.fetch_add(u64::from(self.held.is_empty()), Ordering::Relaxed);
+        self.account.last.store(hog.tid, Ordering::Relaxed);
+        self.held.push(held);
+        true
+    }
+
+    fn end(&mut self) {
+        let threads = &self.threads;
+        let refused = self.held.drain(..).filter(|held| held.give_back(threads).is_err()).count();
+        // What the kernel refuses now stays on record for the next start.
+        if refused == 0 {
+            let _ = self.record.set_len(0);
+        }
+    }
+}
+
+/// Gives turns until `stopped` is closed.
+fn give_turns<T: Threads>(turn: &mut Turn<T>, hogs: &Hogs, stopped: &UnixStream) {
+    let own = gettid().as_raw_nonzero().get().unsigned_abs();
+    let (mut began, mut ends) = (Instant::now(), None::<Instant>);
+    loop {
+        let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
+        let timeout = left.and_then(|left| Timespec::try_from(left).ok());
+        let hog_news = hogs.fd();
+        let mut polled = [PollFd::new(&hog_news, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+        if poll(&mut polled, timeout.as_ref()).is_ok() && !polled[1].revents().is_empty() {
+            return turn.end();
+        }
+        if ends.is_some_and(|end| end <= Instant::now()) {
+            turn.end();
+            ends = None;
+        }
+        for hog in hogs.read().unwrap_or_default() {
+            // Only where the kernel did not let us go before all others.
+            if hog.tid == own || (ends.is_none() && super::is_waived(Path::new("/"))) {
+                continue;
+            }
+            if turn.hold_back(hog) {
+                let now = Instant::now();
+                began = if ends.is_some() { began } else { now };
+                ends = Some((now + TURN).min(began + LONGEST));
+            }
+        }
+    }
+}
+
+/// Gives turns as long as it lives.
+#[derive(Debug)]
+pub struct Guard {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+    account: Arc<Account>,
+    run_dir: PathBuf,
+    /// Whom the log has named.
+    named: u32,
+}
+
+impl Guard {
+    /// Listens to `news` from now on.
+    pub(crate) fn start(news: HogNews, run_dir: &Path) -> io::Result<Self> {
+        let account = Arc::<Account>::default();
+        let mut turn = Turn::new(KernelThreads::new(), run_dir, Arc::clone(&account))?;
+        let (stop, stopped) = UnixStream::pair()?;
+        let (begin, begun) = mpsc::sync_channel(1);
+        let thread = thread::Builder::new().name("appease-guard".into()).spawn(move || {
+            let hogs = match news.listen() {
+                Ok(hogs) => hogs,
+                Err(error) => return drop(begin.send(Err(io::Error::other(error)))),
+            };
+            let goes_first = tasks::go_first(RUNTIME, PERIOD);
+            let may = goes_first.is_ok();
+            let _ = begin.send(goes_first);
+            drop(begin);
+            if may {
+                give_turns(&mut turn, &hogs, &stopped);
+            }
+        })?;
+        let guard = Self { stop: Some(stop), thread: Some(thread), account, run_dir: run_dir.into(), named: 0 };
+        if !begun.recv().map_err(io::Error::other)?? {
+            warn!(
+                "the kernel reserves no time for the thread that holds the reserve beside realtime programs: those of priority 99 may keep it waiting. It must be allowed on all CPUs (taskset, cpusets)"
+            );
+        }
+        Ok(guard)
+    }
+
+    /// How many turns there were.
+    pub(crate) fn turns(&self) -> u64 {
+        self.account.turns.load(Ordering::Relaxed)
+    }
+
+    /// Names in the log who stands back, when that is another than before.
+    pub(crate) fn report(&mut self) {
+        let last = self.account.last.load(Ordering::Relaxed);
+        if last == self.named {
+            return;
+        }
+        self.named = last;
+        let comm = Names::new(Path::new("/")).comm(last);
+        warn!(
+            "{comm} (thread {last}) is realtime and keeps a CPU for which others wait: they have {} of each 200 ms; to end it: kill {last}",
+            TURN.as_millis()
+        );
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        match take_back(&self.run_dir) {
+            Ok(0) => {}
+            Ok(found) => info!("{found} realtime threads have back what they had"),
+            Err(error) => warn!("{error}"),
+        }
+    }
+}
+
+/// Gives back what a daemon has left changed; how many threads.
+///
+/// # Errors
+/// When there is a record of it that cannot be read.
+pub(crate) fn take_back(run_dir: &Path) -> Result<usize, Error> {
+    take_back_on(&KernelThreads::new(), run_dir)
+}
+
+fn take_back_on(threads: &impl Threads, run_dir: &Path) -> Result<usize, Error> {
+    let path = record(run_dir);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        Err(source) => return Err(Error::File { what: "reading", path, source }),
+    };
+    let mut given = 0;
+    for held in text.split_inclusive('\n').filter_map(Held::parse) {
+        match held.give_back(threads) {
+            Ok(is_given) => given += usize::from(is_given),
+            Err(error) => warn!("thread {} has not got back its realtime priority: {error}", held.hog.tid),
+        }
+    }
+    let _ = fs::remove_file(&path);
+    Ok(given)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+
+    use super::*;
+
+    const FIFO: Class = Class { policy: 1, priority: 50, resets_on_fork: true };
+    const DEADLINE: Class = Class { policy: 6, priority: 0, resets_on_fork: false };
+    const HOG: Hog = Hog { tid: 7, began: 70 };
+
+    /// When each began, and its class.
+    #[derive(Clone, Default)]
+    struct Fake(Rc<RefCell<BTreeMap<u32, (u64, Class)>>>);
+
+    impl Fake {
+        fn with(hog: Hog, class: Class) -> Self {
+            let fake = Self::default();
+            fake.put(hog, class);
+            fake
+        }
+
+        fn put(&self, hog: Hog, class: Class) {
+            self.0.borrow_mut().insert(hog.tid, (hog.began, class));
+        }
+    }
+
+    impl Threads for Fake {
+        fn began(&self, tid: u32) -> Option<u64> {
+            self.0.borrow().get(&tid).map(|(began, _)| *began)
+        }
+
+        fn class(&self, tid: u32) -> Option<Class> {
+            self.0.borrow().get(&tid).map(|(_, class)| *class)
+        }
+
+        fn set_class(&self, tid: u32, class: Class) -> io::Result<()> {
+            let mut threads = self.0.borrow_mut();
+            threads.get_mut(&tid).ok_or(ErrorKind::NotFound)?.1 = class;
+            Ok(())
+        }
+    }
+
+    fn turn(fake: &Fake, run_dir: &Path) -> Turn<Fake> {
+        Turn::new(fake.clone(), run_dir, Arc::default()).expect("a record")
+    }
+
+    #[test]
+    fn who_stands_back_gets_back_all_that_it_had() {
+        let (fake, run_dir) = (Fake::with(HOG, FIFO), tempfile::tempdir().expect("a directory"));
+        let mut turn = turn(&fake, run_dir.path());
+        assert!(turn.hold_back(HOG) && !turn.hold_back(HOG), "once");
+        assert_eq!(fake.class(7), Some(FIFO.last()));
+        assert!(!FIFO.last().is_realtime() && FIFO.last().resets_on_fork);
+        turn.end();
+        assert_eq!(fake.class(7), Some(FIFO));
+        assert_eq!(fs::read_to_string(record(run_dir.path())).expect("readable"), "");
+        assert_eq!(turn.account.turns.load(Ordering::Relaxed), 1);
+        assert!(turn.hold_back(HOG), "and again");
+    }
+
+    #[test]
+    fn nobody_else_is_touched() {
+        let (fake, run_dir) = (Fake::with(HOG, DEADLINE), tempfile::tempdir().expect("a directory"));
+        let mut turn = turn(&fake, run_dir.path());
+        assert!(!turn.hold_back(HOG), "a deadline task keeps what it has");
+        fake.put(HOG, FIFO);
+        assert!(!turn.hold_back(Hog { began: 69, ..HOG }), "it was another one of this number");
+        assert!(!turn.hold_back(Hog { tid: 8, ..HOG }), "it is gone");
+        assert_eq!(fake.class(7), Some(FIFO));
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_stays() {
+        let (fake, run_dir) = (Fake::with(HOG, FIFO), tempfile::tempdir().expect("a directory"));
+        let mut turn = turn(&fake, run_dir.path());
+        assert!(turn.hold_back(HOG));
+        fake.put(HOG, DEADLINE);
+        turn.end();
+        assert_eq!(fake.class(7), Some(DEADLINE));
+    }
+
+    #[test]
+    fn what_a_killed_daemon_left_is_given_back() {
+        let (fake, run_dir) = (Fake::with(HOG, FIFO), tempfile::tempdir().expect("a directory"));
+        let other = Hog { tid: 8, began: 80 };
+        fake.put(other, FIFO);
+        let mut turn = turn(&fake, run_dir.path());
+        assert!(turn.hold_back(HOG) && turn.hold_back(other));
+        // A later thread of that number, which chose the same class.
+        fake.put(Hog { began: 90, ..other }, FIFO.last());
+        assert_eq!(take_back_on(&fake, run_dir.path()).ok(), Some(1));
+        assert_eq!((fake.class(7), fake.class(8)), (Some(FIFO), Some(FIFO.last())));
+        assert_eq!(fs::read_dir(run_dir.path()).expect("a directory").count(), 0, "the record goes");
+        assert_eq!(take_back_on(&fake, run_dir.path()).ok(), Some(0));
+    }
+
+    #[test]
+    fn half_a_record_says_nothing() {
+        for text in ["", "7 70 1 50 1", "7 70 1 50\n", "7 70 1 50 1 2\n", "7 70 6 0 0\n", "x 70 1 50 1\n"] {
+            assert_eq!(Held::parse(text), None, "{text:?}");
+        }
+        assert_eq!(Held::parse("7 70 1 50 1\n"), Some(Held { hog: HOG, class: FIFO }));
+    }
+}
