@@ -608,7 +608,7 @@ fn cpus(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     none_failed(run).map(drop)
 }
 
-/// The daemon ends, and is killed.
+/// Keys still come through, to the shell that can kill it.
 fn runaway(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let [run] = machines.good_runs([Spec::new("runaway", "appease+fifo", "none").on(kernel)])?;
     all_answered(&run)?;
@@ -619,6 +619,7 @@ fn runaway(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The daemon ends, and is killed.
 fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("leaving", "eevdf", "none").on(kernel)).map(drop)
 }
