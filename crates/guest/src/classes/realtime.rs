@@ -35,13 +35,15 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     within(verdicts, "fifo_latest_wake_up_ms", latest_ms(), 0.0, LATE_MS);
     {
         let fifo = Task::hog("chrt --fifo 10")?;
-        beside_hogs(verdicts, "fifo", &[fifo], &hogs)?;
+        beside_hogs(verdicts, "fifo", &[&fifo], &hogs)?;
     }
     {
-        // The one behind keeps the CPU when the other one stands back.
-        let fifo = ["chrt --fifo 10", "chrt --fifo 11"].map(Task::hog).into_iter().collect::<Result<Vec<_>>>()?;
-        beside_hogs(verdicts, "two_fifo", &fifo, &hogs)?;
-        verdicts.tell("both of SCHED_FIFO keep policy and priority", keeps(&fifo[0], FIFO, 10));
+        // It would keep the CPU when the one before it stands back. It ends after that one, which would not let it.
+        let behind = Task::hog("chrt --fifo 10")?;
+        let before = Task::hog("chrt --fifo 11")?;
+        beside_hogs(verdicts, "two_fifo", &[&behind, &before], &hogs)?;
+        let kept = keeps(&behind, FIFO, 10).and_then(|()| keeps(&before, FIFO, 11));
+        verdicts.tell("both of SCHED_FIFO keep policy and priority", kept);
     }
     let deadline = Task::hog(DEADLINE_BY)?;
     let fifo = Task::hog("chrt --fifo 10")?;
@@ -55,8 +57,8 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
 }
 
 /// Realtime tasks have nearly all, and the others what is kept for them.
-fn beside_hogs(verdicts: &mut Verdicts, name: &str, realtime: &[Task], hogs: &[Task]) -> Result<()> {
-    let found = shares(realtime.iter().chain(hogs), FIFO_MS)?;
+fn beside_hogs(verdicts: &mut Verdicts, name: &str, realtime: &[&Task], hogs: &[Task]) -> Result<()> {
+    let found = shares(realtime.iter().copied().chain(hogs), FIFO_MS)?;
     let (realtime, others) = found.split_at(realtime.len());
     within(verdicts, &format!("{name}_beside_hogs_pct"), realtime.iter().sum(), FIFO_LEAST_PCT, 100.5);
     within(verdicts, &format!("others_beside_{name}_pct"), others.iter().sum(), OTHERS_LEAST_PCT, 100.5);
