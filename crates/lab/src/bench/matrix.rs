@@ -15,6 +15,9 @@ pub struct Matrix {
     /// Who races where a race does not say.
     #[serde(deserialize_with = "words")]
     schedulers: Vec<Scheduler>,
+    /// Who of them is in the quick subset.
+    #[serde(default, deserialize_with = "words")]
+    quick_schedulers: Vec<Scheduler>,
     /// On which kernels, where a race does not say.
     #[serde(deserialize_with = "words")]
     kernels: Vec<Wanted>,
@@ -186,7 +189,11 @@ impl Matrix {
         let wanted = self.races.iter().filter(|race| scenarios.is_empty() || scenarios.contains(&race.scenario));
         let of = |race: &Race| Race {
             loads: if quick { race.quick.clone() } else { race.loads.clone() },
-            schedulers: if race.schedulers.is_empty() { self.schedulers.clone() } else { race.schedulers.clone() },
+            schedulers: match (quick, race.schedulers.is_empty()) {
+                (true, _) if !self.quick_schedulers.is_empty() => self.quick_schedulers.clone(),
+                (_, true) => self.schedulers.clone(),
+                (_, false) => race.schedulers.clone(),
+            },
             kernels: if race.kernels.is_empty() { self.kernels.clone() } else { race.kernels.clone() },
             ..race.clone()
         };
@@ -207,7 +214,7 @@ impl Race {
         &self.kernels
     }
 
-    /// Every run that it needs. A quick one is run on the first kernel, and without load under the first scheduler alone.
+    /// Every run that it needs. A quick one is run on its first kernel, and without load under the first scheduler alone.
     #[must_use]
     pub fn cells(&self, quick: bool) -> Vec<Cell> {
         let mut cells = Vec::new();
@@ -243,6 +250,7 @@ mod tests {
 
     const SMALL: &str = r#"
 schedulers = ["eevdf", "scx_lavd", "appease"]
+quick_schedulers = ["eevdf", "appease"]
 kernels = ["7.2", "6.18"]
 [[race]]
 scenario = "nap"
@@ -290,7 +298,6 @@ quick = ["hogs:16"]
         insta::assert_snapshot!(cells(true)?.join("\n"), @r"
         none eevdf 7.2
         hogs:16 eevdf 7.2
-        hogs:16 scx_lavd 7.2
         hogs:16 appease 7.2
         ");
         Ok(())

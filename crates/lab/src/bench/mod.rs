@@ -71,7 +71,7 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     let rows = league::rows(&races, &documents);
     let reports: Vec<Report> = documents.iter().map(|document| document.report.clone()).collect();
     report::write_league(&rows, &league::mishaps(&documents), &bench.versions, &reports, &out.join("report.html"))?;
-    let table = league::markdown(&rows);
+    let table = format!("{}\n\n{}", caption(args), league::markdown(&rows));
     fs::write(out.join("league.md"), &table).with_context(|| format!("write the table to {}", out.display()))?;
     if let Some(readme) = readme {
         readme.write(&table)?;
@@ -86,6 +86,15 @@ fn name(args: &BenchArgs) -> &'static str {
         (true, _) => "quick",
         (false, true) => "league-short",
         (false, false) => "league",
+    }
+}
+
+/// What stands above the table.
+fn caption(args: &BenchArgs) -> &'static str {
+    match (args.quick, args.short) {
+        (true, _) => "The quick subset of the league, short runs on one CPU in exact mode; bold is the best:",
+        (false, true) => "The league, short runs on one CPU in exact mode; bold is the best:",
+        (false, false) => "The league, on one CPU in exact mode; bold is the best:",
     }
 }
 
