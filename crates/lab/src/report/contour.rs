@@ -60,7 +60,9 @@ fn rows<'s, 'a>(section: &'s Section<'a>) -> Vec<Row<'s, 'a>> {
     let parts: Vec<&str> = section.metrics().into_iter().filter_map(|name| name.strip_suffix(COMPLETED)).collect();
     let row = |series: &'s Series<'a>| {
         let run = series.at(Load::All)?;
-        let base = section.series.iter().find(|other| other.scheduler == scheduler_and_mix(series.scheduler).0);
+        let alone_under =
+            |name: &str| section.series.iter().find(|other| other.scheduler == name && other.at(Load::None).is_some());
+        let base = alone_under(scheduler_and_mix(series.scheduler).0).or_else(|| alone_under("eevdf"));
         let value = |part: &&'a str| {
             let part = *part;
             let time = format!("{part}_ms");
@@ -91,7 +93,7 @@ pub(super) fn render(section: &Section<'_>) -> anyhow::Result<Markup> {
         p {
             "For each part of the work two bars: the mean of its time alone by its mean beside the others, and likewise the standard "
             "deviation. 100 % is as good as alone; not all parts can have that at once. Alone is the same scheduler at load none, "
-            "without the mix: for all of the kernel’s own mixes that is EEVDF. What stands over the scale is cut off at its top."
+            "without the mix: for all of the kernel’s own mixes that is EEVDF, as for a scheduler that was not run without load. What stands over the scale is cut off at its top."
         }
         div.panels {
             @for (caption, svg) in drawn { figure { figcaption { (caption.0) " " span { (caption.1) } } (PreEscaped(svg)) } }
