@@ -6,7 +6,7 @@
 //! - [`image`] and [`store`]: what is built, cached by its recipe.
 //! - [`plan`]: a command line becomes a list of runs, checked before anything starts.
 //! - [`vm`]: one machine. [`fleet`]: many.
-//! - [`table`], [`report`], [`demo`], [`bench`]: what people read.
+//! - [`table`], [`report`], [`demo`], [`bench`](mod@bench): what people read.
 #![forbid(unsafe_code)]
 
 pub mod bench;
