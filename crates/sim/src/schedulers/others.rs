@@ -7,7 +7,7 @@ use appease_policy::{
 };
 
 use crate::{
-    MS, TaskId,
+    CpuId, MS, Machine, TaskId,
     heap::{Heap, Positions},
 };
 
@@ -103,10 +103,13 @@ impl Others {
         self.queue.peek().is_some_and(|(first, _)| self.deadline(task) < first)
     }
 
-    /// Whether one that wakes up takes the CPU from one that runs in this lane, and has run for `unseen_ns` since it was charged last.
-    pub(super) fn gives_way(&self, wakee: TaskId, running: TaskId, unseen_ns: u64, weight: u32) -> bool {
+    /// The CPU of one that wakes up, if it takes that from who runs there, taken to be in this lane; and who that is.
+    pub(super) fn displaced_by(&self, machine: &Machine, wakee: TaskId) -> Option<(CpuId, TaskId)> {
+        let cpu = machine.task(wakee).cpu;
+        let running = machine.running(cpu)?;
         let [wakee_vtime, running_vtime] = [wakee, running].map(|task| self.entities[task as usize].vtime);
-        let more = progress_charge(unseen_ns, weight);
+        let unseen_ns = machine.unseen_ns(cpu);
+        let more = progress_charge(unseen_ns, machine.task(running).nice.weight());
         progress_gives_way(
             wakee_vtime,
             self.deadline(wakee),
@@ -114,6 +117,7 @@ impl Others {
             self.deadline(running) + more,
             self.entities[running as usize].ran_ns + unseen_ns,
         )
+        .then_some((cpu, running))
     }
 
     pub(super) fn len(&self) -> usize {

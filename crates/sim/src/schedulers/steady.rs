@@ -33,10 +33,8 @@ impl Scheduler for Steady {
         }
         self.others.push(&mut self.at, task);
         machine.idle_cpu(task).or_else(|| {
-            let cpu = machine.task(task).cpu;
-            let running = machine.running(cpu).filter(|_| wakes_up)?;
-            let weight = machine.task(running).nice.weight();
-            self.others.gives_way(task, running, machine.unseen_ns(cpu), weight).then_some(cpu)
+            let displaced = self.others.displaced_by(machine, task).filter(|_| wakes_up);
+            displaced.map(|(cpu, _)| cpu)
         })
     }
 

@@ -189,12 +189,9 @@ impl Appease {
 
     /// Whether a task that wakes up in the other lane takes its CPU from who has it.
     fn displaces_other(&self, machine: &Machine, task: TaskId) -> Option<CpuId> {
-        let cpu = machine.task(task).cpu;
-        let running = machine.running(cpu).filter(|_| self.cpus[cpu as usize].local.is_none())?;
-        let weight = machine.task(running).nice.weight();
-        let gives_way = self.others.gives_way(task, running, machine.unseen_ns(cpu), weight)
-            && !self.judge(running, machine.now_ns()).attended;
-        gives_way.then_some(cpu)
+        let (cpu, running) = self.others.displaced_by(machine, task)?;
+        let is_kept = self.cpus[cpu as usize].local.is_some() || self.judge(running, machine.now_ns()).attended;
+        (!is_kept).then_some(cpu)
     }
 
     /// Queues a task where it belongs now. The CPU that is to run it at once, if any.
