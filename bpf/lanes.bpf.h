@@ -119,6 +119,7 @@ struct cpu_ctx {
 	u64 unpaid_ns;	/* of that, since somebody attended last waited for their turn */
 	u64 overdue_until_ns;	/* until when they had what overdue tasks may take */
 	u64 kernel_ns;	/* what kernel threads got */
+	u64 displaced_ns;	/* when somebody in the other lane last took the CPU from another */
 	u64 is_timed;	/* what runs is to end by the CPU's timer */
 	u64 releases;	/* ops.cpu_release() is at work: its programs count as the displaced task's */
 	u64 turn;	/* the other lane is at its guaranteed turn: only modest customers displace it */
@@ -232,7 +233,7 @@ static int end_run(void *map, int *cpu, struct bpf_timer *timer)
 	return 0;
 }
 
-/* What runs next on @cpu has @ns, whatever its slice, which ends at a tick; false if that cannot be. */
+/* What runs on @cpu, or is about to, has @ns, whatever its slice, which ends at a tick; false if that cannot be. */
 static __always_inline bool end_after(u32 cpu, u64 ns)
 {
 	struct timer *timer = bpf_map_lookup_elem(&cpu_timers, &cpu);

@@ -16,37 +16,49 @@ static __always_inline u64 ran_since(const struct task_struct *p, const struct t
 	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
 }
 
-/* Whether who wakes up with @vtime and @deadline takes the CPU from @curr. */
-static __always_inline bool gives_way_to(struct task_struct *curr, const struct task_ctx *tctx, u64 vtime, u64 deadline, u64 now)
+/* For how long @curr keeps the CPU of @cctx from who wakes up with @vtime and @deadline, ns. */
+static __always_inline u64 keeps_from(struct task_struct *curr, const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 vtime,
+				      u64 deadline, u64 now)
 {
 	u64 ran = ran_since(curr, tctx, now), more = vtime_for(curr, tctx, ran);
 
-	return progress_gives_way(vtime, deadline, tctx->vtime + more, deadline_of(tctx) + more, ran);
+	return progress_keeps_ns(vtime, deadline, tctx->vtime + more, deadline_of(tctx) + more, ran, now - cctx->displaced_ns);
 }
 
-/* Whether @p, which wakes up with @vtime and @deadline, takes its CPU from who has it. */
+/* Whether @p, which wakes up with @vtime and @deadline, takes its CPU from who has it; or has that end its turn soon. */
 static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u64 deadline, u64 now)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct task_ctx *tctx;
 	struct standing standing;
+	u64 keeps = 0;
 
 	/* Who ends leaves the CPU soon, and its debt to its parent, whom it wakes. */
-	if (!curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_EXITING))
+	if (!cctx || !curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_EXITING))
 		return false;
 	if (is_partial && curr->policy != SCHED_EXT_POLICY)
 		return false;
 	tctx = try_task_ctx(curr);
 	if (!tctx || tctx->lane == APPEASE_LANE_KERNEL)
 		return false;
-	if (plain_lane(curr) == APPEASE_LANE_OTHER && !gives_way_to(curr, tctx, vtime, deadline, now))
+	if (plain_lane(curr) == APPEASE_LANE_OTHER)
+		keeps = keeps_from(curr, tctx, cctx, vtime, deadline, now);
+	if (keeps == PROGRESS_KEEPS || (keeps && cctx->is_timed))
 		return false;
-	if (!is_armed())
-		return true;
-	/* It may have begun to serve somebody since it was queued. */
-	judge(curr, bpf_ktime_get_ns(), &standing);
-	return !standing.attended;
+	if (is_armed()) {
+		/* It may have begun to serve somebody since it was queued. */
+		judge(curr, bpf_ktime_get_ns(), &standing);
+		if (standing.attended)
+			return false;
+	}
+	if (keeps) {
+		end_after(cpu, keeps);
+		return false;
+	}
+	cctx->displaced_ns = now;
+	return true;
 }
 
 /* Queues @p in the other or the idle lane, or in place of who had more than its part. */

@@ -55,8 +55,10 @@
 #define PROGRESS_WEIGHT_0 1024U
 /* Who wakes up does not take the CPU from another for less, in virtual time, ns. */
 #define PROGRESS_MARGIN_NS 1000000ULL
-/* Who has run for less, in a row, is not displaced for wanting more, ns. */
+/* Who has run for less, in a row, is not displaced for wanting more; nor is one after another on a CPU, ns. */
 #define PROGRESS_KEEP_NS 500000ULL
+/* It does not give way. */
+#define PROGRESS_KEEPS (~0ULL)
 /* Most that one charge comes to by weights of cgroups, ns: an hour. */
 #define PROGRESS_CHARGE_MAX_NS 3600000000000ULL
 
@@ -127,13 +129,21 @@ static inline bool progress_displaces(u64 wakee, u64 running)
 }
 
 /*
- * The same by both. For wanting less alone, nobody is displaced who has just begun: of many that wake each other, each would
- * be by the next, and perf bench sched messaging took twice the instructions.
+ * For how long one that has run for @ran_ns in a row keeps the CPU from one that wakes up, ns; 0: it gives way now. @since_ns ago somebody
+ * last took that CPU so. Of many that wake each other, each would be displaced by the next: so nobody is who has just begun, but
+ * for one that is behind, and for that only now and then. perf bench sched messaging took twice the instructions without
+ * the one, and hackbench without the other.
  */
-static inline bool progress_gives_way(u64 wakee_vtime, u64 wakee_deadline, u64 running_vtime, u64 running_deadline, u64 ran_ns)
+static inline u64 progress_keeps_ns(u64 wakee_vtime, u64 wakee_deadline, u64 running_vtime, u64 running_deadline, u64 ran_ns,
+				    u64 since_ns)
 {
-	return progress_displaces(wakee_vtime, running_vtime) ||
-	       (ran_ns >= PROGRESS_KEEP_NS && progress_displaces(wakee_deadline, running_deadline));
+	bool is_behind = progress_displaces(wakee_vtime, running_vtime);
+
+	if (!is_behind && !progress_displaces(wakee_deadline, running_deadline))
+		return PROGRESS_KEEPS;
+	if (ran_ns >= PROGRESS_KEEP_NS || (is_behind && since_ns >= PROGRESS_KEEP_NS))
+		return 0;
+	return PROGRESS_KEEP_NS - ran_ns;
 }
 
 /*

@@ -53,8 +53,10 @@ native! {
     progress_deadline(vtime: u64, burst_ns: u64, slice_ns: u64) -> u64;
     /// Whether who wakes up takes the CPU from who has it, by virtual times or deadlines.
     progress_displaces(wakee: u64, running: u64) -> bool;
-    /// The same by both, and by what that one ran in a row.
-    progress_gives_way(wakee_vtime: u64, wakee_deadline: u64, running_vtime: u64, running_deadline: u64, ran_ns: u64) -> bool;
+    /// For how long one that runs keeps the CPU from one that wakes up, by both, ns; all ones: it does not give way.
+    progress_keeps_ns(
+        wakee_vtime: u64, wakee_deadline: u64, running_vtime: u64, running_deadline: u64, ran_ns: u64, since_ns: u64
+    ) -> u64;
     /// Virtual time for CPU time at a weight.
     progress_charge(ran_ns: u64, weight: u32) -> u64;
     /// The clock of the queue after a task has run.

@@ -5,7 +5,7 @@ use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
     PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited,
     loan_debt, loan_granted, progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline,
-    progress_displaces, progress_gives_way, progress_group_charge, progress_group_weight, progress_inherit,
+    progress_displaces, progress_group_charge, progress_group_weight, progress_inherit, progress_keeps_ns,
     progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_overdue_until, progress_owed,
     progress_share, progress_start, progress_weight, unhappiness_key, unhappiness_ns, unhappiness_opened,
     unhappiness_preempts,
@@ -109,12 +109,21 @@ proptest! {
         prop_assert!(learned.abs_diff(bursts[0]) <= 16);
     }
 
-    /// Who has just begun gives way to who is behind, and not to who wants less.
+    /// Who has just begun gives way at once to who is behind, if that has not just happened, and to nobody who wants less; but then as
+    /// soon as it has had its time.
     #[test]
-    fn who_has_just_begun_keeps_its_turn(vtime in SECOND_NS..YEAR_NS, behind in 0..SECOND_NS, less in 0..SECOND_NS, ran in 0..SECOND_NS) {
-        let gives_way = progress_gives_way(vtime - behind, vtime - less, vtime, vtime, ran);
-        let margin = PROGRESS_MARGIN_NS as u64;
-        prop_assert_eq!(gives_way, behind > margin || (ran >= PROGRESS_KEEP_NS as u64 && less > margin));
+    fn who_has_just_begun_keeps_its_turn(
+        vtime in SECOND_NS..YEAR_NS,
+        [behind, less] in prop::array::uniform2(0..2 * PROGRESS_MARGIN_NS as u64),
+        [ran, since] in prop::array::uniform2(0..2 * PROGRESS_KEEP_NS as u64),
+    ) {
+        let [margin, keep] = [PROGRESS_MARGIN_NS as u64, PROGRESS_KEEP_NS as u64];
+        let keeps = |ran| progress_keeps_ns(vtime - behind, vtime - less, vtime, vtime, ran, since);
+        prop_assert_eq!(keeps(ran) == u64::MAX, behind <= margin && less <= margin);
+        if keeps(ran) != u64::MAX {
+            prop_assert_eq!(keeps(ran) == 0, ran >= keep || (behind > margin && since >= keep));
+            prop_assert_eq!(keeps(ran + keeps(ran)), 0);
+        }
     }
 
     /// Of two who wake each other, at most one displaces the other.

@@ -382,7 +382,7 @@ fn cost(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
         .good_runs([Spec::new("cost", "appease", "none").on(kernel), Spec::new("cost", "eevdf", "none").on(kernel)])?;
     let [with, without] = spreads([&ours, &eevdf], "wakeup_each_ns")?;
     within(&format!("instructions of a wake-up, {kernel}"), with.mean, without.mean, WAKEUP_RATIO)?;
-    for work in ["message", "messaging", "build"] {
+    for work in ["message", "messaging", "hackbench", "build"] {
         let (figure, what) = (format!("{work}_busy_ms"), format!("million instructions of {work}, {kernel}"));
         within(&what, value(&ours, &figure)?, value(&eevdf, &figure)?, COST_RATIO)?;
     }

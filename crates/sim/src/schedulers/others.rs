@@ -1,8 +1,10 @@
 //! The other lane of our policies (`bpf/others.bpf.h`): weighted fair queueing by deadlines, computed by
 //! `bpf/policy/progress.h` through `appease-policy`. One queue for all CPUs.
 
+use std::collections::BTreeMap;
+
 use appease_policy::{
-    progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_gives_way,
+    progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_keeps_ns,
     progress_start,
 };
 
@@ -30,12 +32,14 @@ pub(super) struct Others {
     entities: Vec<Entity>,
     queue: Heap<u64>,
     vtime: u64,
+    /// When somebody last took a CPU from another, by CPU.
+    displaced_ns: BTreeMap<CpuId, u64>,
 }
 
 impl Others {
     pub(super) fn new(tasks: usize) -> Self {
         let entity = Entity { vtime: 0, turn_ns: 0, burst_ns: SLICE_NS, ran_ns: 0 };
-        Self { entities: vec![entity; tasks], queue: Heap::default(), vtime: 0 }
+        Self { entities: vec![entity; tasks], queue: Heap::default(), vtime: 0, displaced_ns: BTreeMap::new() }
     }
 
     fn of(&mut self, task: TaskId) -> &mut Entity {
@@ -103,21 +107,24 @@ impl Others {
         self.queue.peek().is_some_and(|(first, _)| self.deadline(task) < first)
     }
 
-    /// The CPU of one that wakes up, if it takes that from who runs there, taken to be in this lane; and who that is.
-    pub(super) fn displaced_by(&self, machine: &Machine, wakee: TaskId) -> Option<(CpuId, TaskId)> {
-        let cpu = machine.task(wakee).cpu;
-        let running = machine.running(cpu)?;
+    /// Whether one that wakes up takes the CPU from `running`, taken to be in this lane. Unlike in the scheduler, one that is refused ends no turn early.
+    pub(super) fn displaces(&mut self, machine: &Machine, wakee: TaskId, cpu: CpuId, running: TaskId) -> bool {
         let [wakee_vtime, running_vtime] = [wakee, running].map(|task| self.entities[task as usize].vtime);
         let unseen_ns = machine.unseen_ns(cpu);
         let more = progress_charge(unseen_ns, machine.task(running).nice.weight());
-        progress_gives_way(
+        let since_ns = self.displaced_ns.get(&cpu).map_or(u64::MAX, |at_ns| machine.now_ns() - at_ns);
+        let keeps_ns = progress_keeps_ns(
             wakee_vtime,
             self.deadline(wakee),
             running_vtime + more,
             self.deadline(running) + more,
             self.entities[running as usize].ran_ns + unseen_ns,
-        )
-        .then_some((cpu, running))
+            since_ns,
+        );
+        if keeps_ns == 0 {
+            self.displaced_ns.insert(cpu, machine.now_ns());
+        }
+        keeps_ns == 0
     }
 
     pub(super) fn len(&self) -> usize {

@@ -33,8 +33,9 @@ impl Scheduler for Steady {
         }
         self.others.push(&mut self.at, task);
         machine.idle_cpu(task).or_else(|| {
-            let displaced = self.others.displaced_by(machine, task).filter(|_| wakes_up);
-            displaced.map(|(cpu, _)| cpu)
+            let cpu = machine.task(task).cpu;
+            let running = machine.running(cpu).filter(|_| wakes_up)?;
+            self.others.displaces(machine, task, cpu, running).then_some(cpu)
         })
     }
 

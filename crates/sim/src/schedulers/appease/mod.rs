@@ -188,10 +188,11 @@ impl Appease {
     }
 
     /// Whether a task that wakes up in the other lane takes its CPU from who has it.
-    fn displaces_other(&self, machine: &Machine, task: TaskId) -> Option<CpuId> {
-        let (cpu, running) = self.others.displaced_by(machine, task)?;
+    fn displaces_other(&mut self, machine: &Machine, task: TaskId) -> Option<CpuId> {
+        let cpu = machine.task(task).cpu;
+        let running = machine.running(cpu)?;
         let is_kept = self.cpus[cpu as usize].local.is_some() || self.judge(running, machine.now_ns()).attended;
-        (!is_kept).then_some(cpu)
+        (!is_kept && self.others.displaces(machine, task, cpu, running)).then_some(cpu)
     }
 
     /// Queues a task where it belongs now. The CPU that is to run it at once, if any.
