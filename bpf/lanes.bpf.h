@@ -500,10 +500,21 @@ grant:
 	lend(process, opened_ns, weight, mono);
 }
 
+/*
+ * Weight of @p by its nice value. A kernel thread has no less than others: khugepaged, at nice 19, works on the memory of a program, which
+ * cannot have a page meanwhile, and would with a sixty-eighth of what others have be at it for long.
+ */
+static __always_inline u32 weight_of(const struct task_struct *p)
+{
+	u32 weight = progress_weight(p->static_prio - DEFAULT_PRIO);
+
+	return is_kthread(p) && weight < PROGRESS_WEIGHT_0 ? PROGRESS_WEIGHT_0 : weight;
+}
+
 /* What @ran adds to @p's virtual time, ns. */
 static __always_inline u64 vtime_for(const struct task_struct *p, const struct task_ctx *tctx, u64 ran)
 {
-	u32 weight = progress_weight(p->static_prio - DEFAULT_PRIO);
+	u32 weight = weight_of(p);
 	u64 charge = progress_charge(ran, weight);
 
 	return tctx->group ? charge_in_group(tctx->group, weight, charge) : charge;

@@ -66,7 +66,7 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 {
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
-	u32 weight = progress_weight(p->static_prio - DEFAULT_PRIO);
+	u32 weight = weight_of(p);
 	u64 credit = !hurries ? 0 : tctx->group ? charge_in_group(tctx->group, weight, slice_ns) : slice_ns;
 	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, credit);
 	u32 lane = plain_lane(p);

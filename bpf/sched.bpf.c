@@ -557,7 +557,7 @@ static __noinline void scan(u64 dsq, u64 now)
 		struct task_ctx *tctx = try_task_ctx(p);
 
 		if (tctx && nr_groups && tctx->lane == APPEASE_LANE_OTHER)
-			count_in_group(tctx->group, progress_weight(p->static_prio - DEFAULT_PRIO));
+			count_in_group(tctx->group, weight_of(p));
 		if (tctx && dsq != DSQ_OVERDUE && policy_before(tctx->queued_ns + longest_wait_ns, now) &&
 		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, DSQ_OVERDUE, 0)) {
 			maybe_overdue = true;
@@ -597,7 +597,7 @@ static __noinline void count_running(void)
 		struct task_ctx *tctx = curr ? try_task_ctx(curr) : NULL;
 
 		if (tctx && tctx->lane == APPEASE_LANE_OTHER && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE))
-			count_in_group(tctx->group, progress_weight(curr->static_prio - DEFAULT_PRIO));
+			count_in_group(tctx->group, weight_of(curr));
 	}
 }
 
