@@ -131,9 +131,8 @@ impl Probe {
         Ok(self.begin_ns)
     }
 
-    /// The measurement is over: reads what was recorded, at once, and only then detaches, for which some kernels take the
-    /// better part of a second.
-    pub fn end(self) -> Result<Seen> {
+    /// The measurement is over: reads what was recorded. To detach is another matter: some kernels take the better part of a second for it.
+    pub fn read(&self) -> Result<Seen> {
         let end_ns = now_ns();
         let totals = self.map("totals")?;
         let each = totals.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?.context("the meter has no totals")?;

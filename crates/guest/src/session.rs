@@ -138,6 +138,8 @@ struct Round {
     scheduler: Option<Scheduler>,
     competitor: Option<Competitor>,
     mix: Option<InForce>,
+    /// Outlives the mix: to detach waits for threads of the kernel, which beneath realtime programs may never run.
+    probe: Option<Probe>,
     actors: Actors,
 }
 
@@ -207,8 +209,8 @@ impl<'a> Session<'a> {
         self.warm_up_tasks(&tasks)?;
 
         self.spinner = None;
-        let mut probe = self.probe(&tasks)?;
-        round.competitor = self.start_load(probe.as_ref(), crew.as_mut())?;
+        round.probe = self.probe(&tasks)?;
+        round.competitor = self.start_load(round.probe.as_ref(), crew.as_mut())?;
         // Ready before there is a mix that it could have to wait for.
         let typist = crew.map(|crew| Typist::start(crew, self.typist_priority)).transpose()?;
         round.mix = mix.map(|mix| mix::apply(&mix, &self.roots(&mix))).transpose()?;
@@ -220,7 +222,7 @@ impl<'a> Session<'a> {
         scheduler.must_be_in_charge()?;
         let lanes_before = self.lanes(scheduler)?;
 
-        let begin_ns = match &mut probe {
+        let begin_ns = match &mut round.probe {
             Some(probe) => probe.begin()?,
             None => now_ns(),
         };
@@ -239,10 +241,10 @@ impl<'a> Session<'a> {
         let log = actors.typing.take().map(joined).transpose()?;
         let visited = actors.visiting.take().map(joined).transpose()?;
         let end_ns = now_ns();
-        // First what the loops have done: to end the probe takes a while, in which they go on.
+        // First what the loops have done: to read what the probe saw takes a while, in which they go on.
         self.add_loops(metrics, &mut findings);
         spent.add_to(self, metrics);
-        let seen = probe.map(Probe::end).transpose()?;
+        let seen = round.probe.as_ref().map(Probe::read).transpose()?;
         round.mix.take().map_or(Ok(()), InForce::end)?;
         scheduler.must_be_in_charge()?;
         round.competitor.as_mut().map_or(Ok(()), Competitor::must_still_run)?;
@@ -277,6 +279,7 @@ impl<'a> Session<'a> {
         if let Some(Err(error)) = round.mix.map(InForce::end) {
             eprintln!("the mix stays: {error:#}");
         }
+        drop(round.probe);
         if let Some(competitor) = round.competitor {
             competitor.stop();
         }
