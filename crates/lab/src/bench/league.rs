@@ -1,22 +1,22 @@
 //! Who came in where: each race's figures by scheduler, against an unloaded machine and the best of the others.
 
-use std::fmt::Write as _;
-
-use appease_scenario::{Load, Outcome, Run};
+use appease_scenario::{Load, Metric, Outcome, Run};
 
 use super::{
     document::Document,
     matrix::{Measure, Race},
 };
-use crate::report::names::{self, Better, figure};
+use crate::report::names::{self, Better};
 
 /// A race by one measure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// What is measured, beside what, by which figure and on which kernel.
-    pub title: String,
-    /// The scenario and the load, as they are typed.
-    pub run: String,
+    /// What is measured, beside what and on which kernel.
+    pub heat: String,
+    /// By which figure.
+    pub measure: String,
+    /// Whether it has its own schedulers, not those of the league.
+    has_own: bool,
     /// Whether less is better, as it mostly is.
     less_is_better: bool,
     /// The same without load, under EEVDF.
@@ -34,7 +34,58 @@ pub struct Entry {
     pub figure: Result<f64, String>,
 }
 
+/// Rows of the same schedulers.
+#[derive(Debug)]
+pub struct Group<'a> {
+    /// The heat that has its own schedulers; without one they are those of the league.
+    pub heat: Option<&'a str>,
+    /// At least one.
+    pub rows: Vec<&'a Row>,
+}
+
+impl Group<'_> {
+    /// Who raced.
+    pub fn schedulers(&self) -> impl Iterator<Item = &str> {
+        self.rows.iter().take(1).flat_map(|row| &row.entries).map(|entry| entry.scheduler.as_str())
+    }
+}
+
+/// Those of the league, and of each heat with its own schedulers.
+#[must_use]
+pub fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for row in rows {
+        let heat = row.has_own.then_some(row.heat.as_str());
+        match groups.iter_mut().find(|group| group.heat == heat) {
+            Some(group) => group.rows.push(row),
+            None => groups.push(Group { heat, rows: vec![row] }),
+        }
+    }
+    groups
+}
+
 impl Row {
+    /// What is measured, beside what, on which kernel and by which figure.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{}: {}", self.heat, self.measure)
+    }
+
+    /// The figure of a scheduler.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn figure(&self, scheduler: &str) -> Result<f64, &str> {
+        let entry = self.entries.iter().find(|entry| entry.scheduler == scheduler);
+        entry.map_or(Err("not run"), |entry| entry.figure.as_ref().copied().map_err(String::as_str))
+    }
+
+    /// How many times worse than unloaded policy appease is.
+    #[must_use]
+    pub fn ours_to_unloaded(&self) -> Option<f64> {
+        self.to_unloaded(self.figure(OURS).ok()?)
+    }
+
     /// How many times worse than unloaded a figure is.
     #[must_use]
     pub fn to_unloaded(&self, figure: f64) -> Option<f64> {
@@ -44,7 +95,7 @@ impl Row {
     /// How many times worse than policy appease the best of the others is.
     #[must_use]
     pub fn best_other_to_ours(&self) -> Option<(&str, f64)> {
-        let ours = self.figures().find(|(scheduler, _)| *scheduler == OURS)?.1;
+        let ours = self.figure(OURS).ok()?;
         let others = self.figures().filter(|(scheduler, _)| !is_ours(scheduler));
         let best = others.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best })?;
         Some((best.0, self.worse(best.1, ours)?))
@@ -109,17 +160,28 @@ fn row(race: &Race, load: Load, kernel: &str, measure: &Measure, runs: &[&Run], 
         let figure = match run {
             None => Err("not run".into()),
             Some(run) if run.outcome != Outcome::Ok => Err(names::outcome(run.outcome).into()),
-            Some(run) => measure.of(run).ok_or_else(|| "nothing completed".into()),
+            Some(run) => measure.of(run).ok_or_else(|| missing(measure, run).into()),
         };
         Entry { scheduler: scheduler.to_owned(), figure }
     };
     let base = unloaded.iter().find(|run| run.scheduler == "eevdf" && run.outcome == Outcome::Ok);
     Row {
-        title: format!("{}, {load}: {} (Linux {kernel})", race.title, measure_name(measure)),
-        run: format!("{} --load {load}", race.scenario),
+        heat: format!("{}, {load} (Linux {kernel})", race.title),
+        measure: measure_name(measure),
+        has_own: race.has_own_schedulers(),
         less_is_better: names::better(&measure.metric) != Better::More,
         unloaded: base.and_then(|run| measure.of(run)),
         entries: race.schedulers().iter().map(|scheduler| entry(&scheduler.to_string())).collect(),
+    }
+}
+
+/// Why a run that ended well has no such figure.
+fn missing(measure: &Measure, run: &Run) -> &'static str {
+    let completed = format!("{}_completed", names::split_unit(&measure.metric).0);
+    match run.metrics.get(&completed) {
+        Some(Metric::Scalar { value: 0.0 }) => "completed nothing",
+        Some(_) => "completed too little",
+        None => "not measured",
     }
 }
 
@@ -135,47 +197,6 @@ fn measure_name(measure: &Measure) -> String {
 fn series(release: &str) -> &str {
     let end = release.match_indices('.').nth(1).map_or(release.len(), |(at, _)| at);
     &release[..end]
-}
-
-/// The table for the project's front page: every scheduler's figure, and two ratios.
-#[must_use]
-pub fn markdown(rows: &[Row]) -> String {
-    let mut schedulers: Vec<&str> = Vec::new();
-    for entry in rows.iter().flat_map(|row| &row.entries) {
-        if !schedulers.contains(&entry.scheduler.as_str()) {
-            schedulers.push(&entry.scheduler);
-        }
-    }
-    let mut text = String::from("| | unloaded |");
-    for scheduler in &schedulers {
-        let _ = write!(text, " {} |", names::scheduler(scheduler));
-    }
-    text += " appease to unloaded | best other to appease |\n|---|---|";
-    text += &"---|".repeat(schedulers.len() + 2);
-    text.push('\n');
-    for row in rows {
-        let _ = write!(text, "| {} | {} |", row.title, row.unloaded.map_or_else(|| "–".into(), figure));
-        for scheduler in &schedulers {
-            let entry = row.entries.iter().find(|entry| entry.scheduler == *scheduler);
-            let cell = entry.map_or_else(
-                || "not run".into(),
-                |entry| match &entry.figure {
-                    Ok(value) if row.is_best(*value) => format!("**{}**", figure(*value)),
-                    Ok(value) => figure(*value),
-                    Err(why) => why.clone(),
-                },
-            );
-            let _ = write!(text, " {cell} |");
-        }
-        let ours = row.entries.iter().find(|entry| entry.scheduler == OURS).and_then(|entry| entry.figure.clone().ok());
-        let _ = writeln!(
-            text,
-            " {} | {} |",
-            names::times(ours.and_then(|ours| row.to_unloaded(ours))),
-            names::times(row.best_other_to_ours().map(|(_, ratio)| ratio)),
-        );
-    }
-    text
 }
 
 /// Who was ejected, stalled or failed, with the reason.
@@ -198,8 +219,8 @@ mod tests {
     use anyhow::Result;
     use appease_scenario::{Load, Machine, Metric, Mode, Outcome, Report, Run};
 
-    use super::{markdown, mishaps, rows};
-    use crate::bench::{document::Document, matrix::Matrix};
+    use super::{mishaps, rows};
+    use crate::bench::{document::Document, matrix::Matrix, table::markdown};
 
     fn document(load: &str, figures: &[(&str, Option<f64>)]) -> Result<Document> {
         let load: Load = load.parse()?;
@@ -229,6 +250,12 @@ mod tests {
             title = "a film"
             loads = ["hogs:4"]
             measures = ["video_fps"]
+            [[race]]
+            scenario = "film"
+            title = "a film in classes"
+            loads = ["hogs:4"]
+            measures = ["video_fps", "video_ms mean"]
+            schedulers = ["eevdf", "eevdf+batch", "appease"]
             "#,
         )?;
         Matrix::load(&path)
@@ -249,7 +276,18 @@ mod tests {
         insta::assert_snapshot!(markdown(&rows), @r"
         | | unloaded | EEVDF | scx_lavd | scx_flash | appease | appease:steady | appease to unloaded | best other to appease |
         |---|---|---|---|---|---|---|---|---|
-        | a film, hogs:4: video, frames/s (Linux 7.2) | 25.0 | 5.00 | 8.00 | ejected by the kernel | **20.0** | not run | 1.25 × | 2.50 × |
+        | a film, hogs:4 (Linux 7.2): video, frames/s | 25.0 | 5.00 | 8.00 | ejected by the kernel | **20.0** | not run | 1.25 × | 2.50 × |
+
+        a film in classes, hogs:4 (Linux 7.2):
+
+        | | video, frames/s | video mean, ms |
+        |---|---|---|
+        | unloaded | 25.0 | – |
+        | EEVDF | 5.00 | not measured |
+        | EEVDF + batch | not run | not run |
+        | appease | **20.0** | not measured |
+        | appease to unloaded | 1.25 × | – |
+        | best other to appease | 4.00 × | – |
         ");
         assert_eq!(rows[0].best_other_to_ours(), Some(("scx_lavd", 2.5)));
         assert_eq!(

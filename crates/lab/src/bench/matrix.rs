@@ -45,9 +45,11 @@ pub struct Race {
     /// Loads of the quick subset.
     #[serde(default, deserialize_with = "words")]
     quick: Vec<Load>,
-    /// Who races, if not everybody.
+    /// Who races, if not everybody: the race has a table of its own then.
     #[serde(default, deserialize_with = "words")]
     schedulers: Vec<Scheduler>,
+    #[serde(skip)]
+    has_own_schedulers: bool,
     /// On which kernels, if not on all.
     #[serde(default, deserialize_with = "words")]
     kernels: Vec<Wanted>,
@@ -183,19 +185,22 @@ impl Matrix {
     pub fn races(&self, quick: bool, scenarios: &[String]) -> Result<Vec<Race>> {
         let known = |name: &&String| !self.races.iter().any(|race| race.scenario == **name);
         if let Some(name) = scenarios.iter().find(known) {
-            let all: Vec<_> = self.races.iter().map(|race| race.scenario.as_str()).collect();
+            let mut all: Vec<_> = self.races.iter().map(|race| race.scenario.as_str()).collect();
+            all.dedup();
             bail!("scenario \"{name}\" is not in the league: there is {}", all.join(", "));
         }
         let wanted = self.races.iter().filter(|race| scenarios.is_empty() || scenarios.contains(&race.scenario));
-        let of = |race: &Race| Race {
-            loads: if quick { race.quick.clone() } else { race.loads.clone() },
-            schedulers: match (quick, race.schedulers.is_empty()) {
-                (true, _) if !self.quick_schedulers.is_empty() => self.quick_schedulers.clone(),
-                (_, true) => self.schedulers.clone(),
-                (_, false) => race.schedulers.clone(),
-            },
-            kernels: if race.kernels.is_empty() { self.kernels.clone() } else { race.kernels.clone() },
-            ..race.clone()
+        let of = |race: &Race| {
+            let is_of_few = quick && !self.quick_schedulers.is_empty();
+            let has_own_schedulers = !is_of_few && !race.schedulers.is_empty();
+            let common = if is_of_few { &self.quick_schedulers } else { &self.schedulers };
+            Race {
+                loads: if quick { race.quick.clone() } else { race.loads.clone() },
+                schedulers: if has_own_schedulers { &race.schedulers } else { common }.clone(),
+                has_own_schedulers,
+                kernels: if race.kernels.is_empty() { self.kernels.clone() } else { race.kernels.clone() },
+                ..race.clone()
+            }
         };
         Ok(wanted.map(of).filter(|race| !race.loads.is_empty()).collect())
     }
@@ -214,29 +219,47 @@ impl Race {
         &self.kernels
     }
 
-    /// Every run that it needs. A quick one is run on its first kernel, and without load under the first scheduler alone.
+    /// Whether they are not those of the league.
     #[must_use]
-    pub fn cells(&self, quick: bool) -> Vec<Cell> {
-        let mut cells = Vec::new();
-        for kernel in self.kernels.iter().take(if quick { 1 } else { usize::MAX }) {
-            let loads = self.loads.iter().filter(|load| **load != self.unloaded);
-            for load in std::iter::once(&self.unloaded).chain(loads) {
-                let all = if quick && *load == self.unloaded && !self.loads.contains(load) {
-                    1
-                } else {
-                    self.schedulers.len()
-                };
-                cells.extend(self.schedulers.iter().take(all).map(|scheduler| Cell {
-                    scenario: self.scenario.clone(),
-                    scheduler: scheduler.clone(),
-                    load: *load,
-                    kernel: kernel.clone(),
-                    settle_s: self.settle_s,
-                }));
+    pub fn has_own_schedulers(&self) -> bool {
+        self.has_own_schedulers
+    }
+
+    /// What the race needs on its `nth` kernel: the runs of the table's rows, and those that only plots show. The latter are without load,
+    /// where a mix is none, for it is of programs that run at once; a quick race has none of them.
+    fn cells(&self, nth: usize, quick: bool) -> [Vec<Cell>; 2] {
+        let Some(kernel) = self.kernels.get(nth) else { return [Vec::new(), Vec::new()] };
+        let cell = |scheduler: &Scheduler, load| Cell {
+            scenario: self.scenario.clone(),
+            scheduler: scheduler.clone(),
+            load,
+            kernel: kernel.clone(),
+            settle_s: self.settle_s,
+        };
+        let (first, others) = self.schedulers.split_at(self.schedulers.len().min(1));
+        let base = first.iter().map(|scheduler| cell(scheduler, self.unloaded));
+        let loaded = self.loads.iter().flat_map(|load| self.schedulers.iter().map(|scheduler| cell(scheduler, *load)));
+        let unloaded = others.iter().filter(|scheduler| !quick && scheduler.mix().is_none());
+        [base.chain(loaded).collect(), unloaded.map(|scheduler| cell(scheduler, self.unloaded)).collect()]
+    }
+}
+
+/// Every run that `races` need, each once: kernel by kernel, what the table needs before what only plots show. Races of a quick
+/// league are run on their first kernel.
+#[must_use]
+pub fn cells(races: &[Race], quick: bool) -> Vec<Cell> {
+    let kernels = races.iter().map(|race| race.kernels.len()).max().unwrap_or_default();
+    let mut cells: Vec<Cell> = Vec::new();
+    for nth in 0..if quick { 1 } else { kernels } {
+        let (table, plots): (Vec<_>, Vec<_>) =
+            races.iter().map(|race| race.cells(nth, quick)).map(<[_; 2]>::into).unzip();
+        for cell in table.into_iter().chain(plots).flatten() {
+            if !cells.contains(&cell) {
+                cells.push(cell);
             }
         }
-        cells
     }
+    cells
 }
 
 #[cfg(test)]
@@ -245,7 +268,7 @@ mod tests {
 
     use anyhow::Result;
 
-    use super::Matrix;
+    use super::{Matrix, cells};
     use crate::{host::Layout, plan, report::names};
 
     const SMALL: &str = r#"
@@ -258,6 +281,13 @@ title = "a nap"
 loads = ["hogs:4", "hogs:16"]
 measures = ["nap_ms p90"]
 quick = ["hogs:16"]
+[[race]]
+scenario = "nap"
+title = "a nap in classes"
+loads = ["hogs:4"]
+measures = ["nap_ms p90"]
+schedulers = ["eevdf", "eevdf+batch", "appease"]
+kernels = ["7.2"]
 "#;
 
     fn matrix(text: &str) -> Result<Matrix> {
@@ -266,34 +296,36 @@ quick = ["hogs:16"]
         Matrix::load(&dir.path().join("league.toml"))
     }
 
-    /// Without load, too; of the quick subset under the first scheduler alone, and on the first kernel.
+    /// Without load, too, but no mix; of the quick subset under the first scheduler alone, and on the first kernel. What the table
+    /// needs comes first, and what two races need is run once.
     #[test]
     fn every_run_of_a_race() -> Result<()> {
         let matrix = matrix(SMALL)?;
         let cells = |quick: bool| -> Result<Vec<String>> {
             let races = matrix.races(quick, &[])?;
-            let cells = races.iter().flat_map(|race| race.cells(quick));
-            Ok(cells.map(|cell| format!("{} {} {}", cell.load, cell.scheduler, cell.kernel)).collect())
+            let cells = cells(&races, quick);
+            Ok(cells.iter().map(|cell| format!("{} {} {}", cell.load, cell.scheduler, cell.kernel)).collect())
         };
         insta::assert_snapshot!(cells(false)?.join("\n"), @r"
         none eevdf 7.2
-        none scx_lavd 7.2
-        none appease 7.2
         hogs:4 eevdf 7.2
         hogs:4 scx_lavd 7.2
         hogs:4 appease 7.2
         hogs:16 eevdf 7.2
         hogs:16 scx_lavd 7.2
         hogs:16 appease 7.2
+        hogs:4 eevdf+batch 7.2
+        none scx_lavd 7.2
+        none appease 7.2
         none eevdf 6.18
-        none scx_lavd 6.18
-        none appease 6.18
         hogs:4 eevdf 6.18
         hogs:4 scx_lavd 6.18
         hogs:4 appease 6.18
         hogs:16 eevdf 6.18
         hogs:16 scx_lavd 6.18
         hogs:16 appease 6.18
+        none scx_lavd 6.18
+        none appease 6.18
         ");
         insta::assert_snapshot!(cells(true)?.join("\n"), @r"
         none eevdf 7.2

@@ -4,9 +4,10 @@
 pub mod document;
 pub mod league;
 pub mod matrix;
+pub mod table;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -50,7 +51,7 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     let readme = args.readme.as_ref().map(|path| Readme::read(path)).transpose()?;
     fs::create_dir_all(&out).with_context(|| format!("create {} for results", out.display()))?;
     let mut bench = Bench { layout, out: &out, short, versions: BTreeMap::new() };
-    let mut cells: Vec<Cell> = races.iter().flat_map(|race| race.cells(args.quick)).collect();
+    let mut cells = matrix::cells(&races, args.quick);
     for cell in &cells {
         bench.learn_version(&cell.scheduler)?;
     }
@@ -71,7 +72,7 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     let rows = league::rows(&races, &documents);
     let reports: Vec<Report> = documents.iter().map(|document| document.report.clone()).collect();
     report::write_league(&rows, &league::mishaps(&documents), &bench.versions, &reports, &out.join("report.html"))?;
-    let table = format!("{}\n\n{}", caption(args), league::markdown(&rows));
+    let table = format!("{}\n\n{}", caption(args), table::markdown(&rows));
     fs::write(out.join("league.md"), &table).with_context(|| format!("write the table to {}", out.display()))?;
     if let Some(readme) = readme {
         readme.write(&table)?;
@@ -193,10 +194,9 @@ impl Bench<'_> {
     }
 
     fn documents(&self, races: &[Race]) -> Result<Vec<Document>> {
-        let mut paths: Vec<PathBuf> =
-            races.iter().flat_map(|race| race.cells(false)).map(|cell| self.path(&cell)).collect();
-        paths.dedup();
-        let found = paths.iter().filter_map(|path| Document::read(path).transpose());
+        let mut seen = BTreeSet::new();
+        let paths = matrix::cells(races, false).into_iter().map(|cell| self.path(&cell));
+        let found = paths.filter(|path| seen.insert(path.clone())).filter_map(|path| Document::read(&path).transpose());
         let documents = found.collect::<Result<Vec<_>>>()?;
         if documents.is_empty() {
             bail!("no run left a result in {}", self.out.display());
