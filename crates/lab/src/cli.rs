@@ -169,6 +169,15 @@ pub struct ReportArgs {
 pub struct BenchArgs {
     /// Scenarios of the league [default: all]
     pub scenarios: Vec<String>,
+    /// Run only what is under these schedulers; the table shows all that is there
+    #[arg(long, value_delimiter = ',')]
+    pub under: Vec<Scheduler>,
+    /// Run only what is beside these loads
+    #[arg(long, value_delimiter = ',')]
+    pub load: Vec<Load>,
+    /// Run only what is on these kernels, as bench/league.toml names them
+    #[arg(long, value_delimiter = ',')]
+    pub kernel: Vec<Wanted>,
     /// The quick subset, in short form
     #[arg(long)]
     pub quick: bool,

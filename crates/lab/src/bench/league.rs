@@ -1,5 +1,7 @@
 //! Who came in where: each race's figures by scheduler, against an unloaded machine and the best of the others.
 
+use std::collections::BTreeMap;
+
 use appease_scenario::{Load, Metric, Outcome, Run};
 
 use super::{
@@ -199,6 +201,19 @@ fn series(release: &str) -> &str {
     &release[..end]
 }
 
+/// What ran: the versions of each scheduler, and of the kernel, that the figures are of.
+#[must_use]
+pub fn versions(documents: &[Document]) -> BTreeMap<&str, Vec<&str>> {
+    let mut all: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (name, version) in documents.iter().flat_map(|document| &document.versions) {
+        let known = all.entry(name).or_default();
+        if !known.contains(&version.as_str()) {
+            known.push(version);
+        }
+    }
+    all
+}
+
 /// Who was ejected, stalled or failed, with the reason.
 #[must_use]
 pub fn mishaps(documents: &[Document]) -> Vec<String> {
@@ -214,12 +229,12 @@ pub fn mishaps(documents: &[Document]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, fs};
+    use std::fs;
 
     use anyhow::Result;
     use appease_scenario::{Load, Machine, Metric, Mode, Outcome, Report, Run};
 
-    use super::{mishaps, rows};
+    use super::{mishaps, rows, versions};
     use crate::bench::{document::Document, matrix::Matrix, table::markdown};
 
     fn document(load: &str, figures: &[(&str, Option<f64>)]) -> Result<Document> {
@@ -234,7 +249,7 @@ mod tests {
             metrics: figure.map(|value| ("video_fps".to_owned(), Metric::Scalar { value })).into_iter().collect(),
         };
         let report = Report { scenario: "film".into(), runs: figures.iter().map(run).collect() };
-        Ok(Document { format: 1, short: true, versions: BTreeMap::new(), report })
+        Ok(Document { format: 1, short: true, versions: [("appease".to_owned(), format!("of {load}"))].into(), report })
     }
 
     fn matrix() -> Result<Matrix> {
@@ -294,6 +309,7 @@ mod tests {
             mishaps(&documents),
             ["scx_flash in film, hogs:4, Linux 7.2: ejected by the kernel: runnable task stall"]
         );
+        assert_eq!(versions(&documents), [("appease", vec!["of none", "of hogs:4"])].into());
         Ok(())
     }
 }

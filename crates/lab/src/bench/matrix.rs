@@ -262,13 +262,36 @@ pub fn cells(races: &[Race], quick: bool) -> Vec<Cell> {
     cells
 }
 
+/// Keeps the cells that have one of `wanted`, all when there is none. `option` is where these come from.
+///
+/// # Errors
+/// When no cell has one of them.
+pub fn keep_only<T: PartialEq + fmt::Display>(
+    cells: &mut Vec<Cell>,
+    option: &str,
+    wanted: &[T],
+    of: impl Fn(&Cell) -> &T,
+) -> Result<()> {
+    if let Some(stray) = wanted.iter().find(|one| !cells.iter().any(|cell| of(cell) == *one)) {
+        let mut all: Vec<String> = Vec::new();
+        for name in cells.iter().map(|cell| of(cell).to_string()) {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        bail!("{option} {stray}: no such run is in what is asked of the league: there is {}", all.join(", "));
+    }
+    cells.retain(|cell| wanted.is_empty() || wanted.contains(of(cell)));
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, path::Path};
 
     use anyhow::Result;
 
-    use super::{Matrix, cells};
+    use super::{Matrix, cells, keep_only};
     use crate::{host::Layout, plan, report::names};
 
     const SMALL: &str = r#"
@@ -372,6 +395,28 @@ kernels = ["7.2"]
                 .collect();
             assert!(unknown.is_empty(), "{}: {unknown:?}", race.scenario);
         }
+        Ok(())
+    }
+
+    #[test]
+    fn a_part_of_the_league_is_run_by_name() -> Result<()> {
+        let mut cells = cells(&matrix(SMALL)?.races(false, &[])?, false);
+        let all = cells.clone();
+        keep_only(&mut cells, "--under", &[], |cell| &cell.scheduler)?;
+        assert_eq!(cells, all);
+        keep_only(&mut cells, "--load", &["hogs:4".parse()?], |cell| &cell.load)?;
+        keep_only(&mut cells, "--under", &["eevdf".parse()?, "appease".parse()?], |cell| &cell.scheduler)?;
+        assert!(cells.iter().all(|cell| all.contains(cell)));
+        let left = cells.iter().map(|cell| format!("{} {} {}", cell.load, cell.scheduler, cell.kernel));
+        assert_eq!(
+            left.collect::<Vec<_>>(),
+            ["hogs:4 eevdf 7.2", "hogs:4 appease 7.2", "hogs:4 eevdf 6.18", "hogs:4 appease 6.18"]
+        );
+        let wrong = keep_only(&mut cells, "--kernel", &["6.12".parse()?], |cell| &cell.kernel);
+        assert_eq!(
+            wrong.map_err(|error| error.to_string()),
+            Err("--kernel 6.12: no such run is in what is asked of the league: there is 7.2, 6.18".into())
+        );
         Ok(())
     }
 }

@@ -48,10 +48,14 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     let races = matrix.races(args.quick, &args.scenarios)?;
     let short = args.short || args.quick;
     let out = args.out.clone().unwrap_or_else(|| layout.bench().join("results").join(name(args)));
-    let readme = args.readme.as_ref().map(|path| Readme::read(path)).transpose()?;
+    // Hours before it is written.
+    args.readme.as_ref().map_or(Ok(()), |path| Readme::read(path).map(drop))?;
     fs::create_dir_all(&out).with_context(|| format!("create {} for results", out.display()))?;
     let mut bench = Bench { layout, out: &out, short, versions: BTreeMap::new() };
     let mut cells = matrix::cells(&races, args.quick);
+    matrix::keep_only(&mut cells, "--under", &args.under, |cell| &cell.scheduler)?;
+    matrix::keep_only(&mut cells, "--load", &args.load, |cell| &cell.load)?;
+    matrix::keep_only(&mut cells, "--kernel", &args.kernel, |cell| &cell.kernel)?;
     for cell in &cells {
         bench.learn_version(&cell.scheduler)?;
     }
@@ -71,11 +75,17 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     let documents = bench.documents(&races)?;
     let rows = league::rows(&races, &documents);
     let reports: Vec<Report> = documents.iter().map(|document| document.report.clone()).collect();
-    report::write_league(&rows, &league::mishaps(&documents), &bench.versions, &reports, &out.join("report.html"))?;
+    report::write_league(
+        &rows,
+        &league::mishaps(&documents),
+        &league::versions(&documents),
+        &reports,
+        &out.join("report.html"),
+    )?;
     let table = format!("{}\n\n{}", caption(args), table::markdown(&rows));
     fs::write(out.join("league.md"), &table).with_context(|| format!("write the table to {}", out.display()))?;
-    if let Some(readme) = readme {
-        readme.write(&table)?;
+    if let Some(path) = &args.readme {
+        Readme::read(path)?.write(&table)?;
     }
     store.steps().note(&format!("bench: {}", out.join("report.html").display()));
     Ok(())

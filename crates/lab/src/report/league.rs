@@ -11,7 +11,7 @@ use crate::bench::{
 };
 
 /// Who came in where, who did not, and what ran.
-pub(super) fn front(rows: &[Row], mishaps: &[String], versions: &BTreeMap<String, String>) -> Markup {
+pub(super) fn front(rows: &[Row], mishaps: &[String], versions: &BTreeMap<&str, Vec<&str>>) -> Markup {
     html! {
         h2 { "League" }
         p {
@@ -22,7 +22,7 @@ pub(super) fn front(rows: &[Row], mishaps: &[String], versions: &BTreeMap<String
         h3 { "Who did not come in" }
         @if mishaps.is_empty() { p { "Nobody was ejected, stalled or failed." } } @else { ul { @for one in mishaps { li { (one) } } } }
         h3 { "Versions" }
-        ul { @for (scheduler, version) in versions { li { (names::scheduler(scheduler)) ": " (version) } } }
+        ul { @for (name, versions) in versions { li { (names::scheduler(name)) ": " (versions.join("; ")) } } }
     }
 }
 

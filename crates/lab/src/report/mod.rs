@@ -98,7 +98,7 @@ pub fn write_html_with(reports: &[Report], pictures: &[Picture], out: &Path) -> 
 pub fn write_league(
     rows: &[Row],
     mishaps: &[String],
-    versions: &BTreeMap<String, String>,
+    versions: &BTreeMap<&str, Vec<&str>>,
     reports: &[Report],
     out: &Path,
 ) -> anyhow::Result<()> {
