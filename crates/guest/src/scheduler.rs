@@ -113,6 +113,11 @@ impl Kind {
         matches!(self, Self::Appease { policy, backend } if ours(policy, &["appease"]) && ours(backend, &["auto", "scx", "nice"]))
     }
 
+    /// Whether it has channels: policy `steady` goes by none, and its daemon refuses them.
+    fn watches(&self) -> bool {
+        matches!(self, Self::Appease { policy, .. } if policy.as_deref() != Some("steady"))
+    }
+
     fn uses_sched_ext(&self) -> bool {
         match self {
             Self::Eevdf | Self::Autogroup | Self::Scopes | Self::Nice => false,
@@ -260,7 +265,7 @@ impl Scheduler {
 
     /// Has our own daemon watch more channels, each given as the arguments of `appease channel add`. Others watch none.
     pub fn add_channels(&self, channels: &[String]) -> Result<()> {
-        for channel in channels.iter().filter(|_| self.is_ours()) {
+        for channel in channels.iter().filter(|_| self.kind.watches()) {
             let mut command = Command::new(format!("{TOOLS}/appease"));
             command.args(["channel", "add"]).args(channel.split_whitespace());
             let out = command.output().context("start appease channel add")?;
@@ -393,6 +398,15 @@ mod tests {
             [("appease", true), ("appease@nice", false), ("appease:rbpe", false), ("appease:rsio@none", false)]
         {
             assert_eq!(Kind::parse(name).expect(name).uses_sched_ext(), uses, "{name}");
+        }
+        for (name, watches) in [
+            ("appease", true),
+            ("appease:cas", true),
+            ("appease@nice", true),
+            ("appease:steady", false),
+            ("eevdf", false),
+        ] {
+            assert_eq!(Kind::parse(name).expect(name).watches(), watches, "{name}");
         }
         let error = Kind::parse("eevfd").expect_err("unknown");
         insta::assert_snapshot!(format!("{error}"), @r#"scheduler "eevfd" is not known: write eevdf, eevdf-autogroup, eevdf-scopes, eevdf-nice, scx_NAME or appease[:POLICY][@BACKEND]"#);
