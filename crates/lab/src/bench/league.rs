@@ -142,6 +142,8 @@ pub fn rows(races: &[Race], documents: &[Document]) -> Vec<Row> {
             runs().map(|run| series(&run.kernel)).filter(|series| !series.is_empty()).collect();
         kernels.sort_unstable();
         kernels.dedup();
+        // Another race of the same scenario may be on more kernels.
+        kernels.retain(|kernel| race.kernels().iter().any(|wanted| wanted.may_be_of(kernel)));
         for kernel in kernels {
             let at = |load: Load| runs().filter(move |run| run.load == load && series(&run.kernel) == kernel);
             for load in &race.loads {
@@ -271,6 +273,12 @@ mod tests {
             loads = ["hogs:4"]
             measures = ["video_fps", "video_ms mean"]
             schedulers = ["eevdf", "eevdf+batch", "appease"]
+            [[race]]
+            scenario = "film"
+            title = "a film on another kernel"
+            kernels = ["6.18"]
+            loads = ["hogs:4"]
+            measures = ["video_fps"]
             "#,
         )?;
         Matrix::load(&path)

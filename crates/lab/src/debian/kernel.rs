@@ -26,6 +26,17 @@ pub enum Wanted {
     Series(Vec<u32>),
 }
 
+impl Wanted {
+    /// Whether a kernel of `series` (`6.18`) can be what it asks for. Which one is the newest is the archive's to say: any can.
+    #[must_use]
+    pub fn may_be_of(&self, series: &str) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Series(asked) => numbers(series).is_some_and(|numbers| asked.starts_with(&numbers)),
+        }
+    }
+}
+
 impl FromStr for Wanted {
     type Err = anyhow::Error;
 
