@@ -180,11 +180,15 @@ pub fn kernel_release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// The last `lines` lines of a file; empty if it cannot be read.
+/// The last `lines` lines of a file as a terminal shows them: of a status line that a program writes over and over, its last
+/// state. Empty if it cannot be read.
 pub fn tail(path: &Path, lines: usize) -> String {
-    let bytes = fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let all: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    last_lines(&String::from_utf8_lossy(&fs::read(path).unwrap_or_default()), lines)
+}
+
+fn last_lines(text: &str, lines: usize) -> String {
+    let all: Vec<&str> =
+        text.lines().filter_map(|line| line.split('\r').rfind(|state| !state.trim().is_empty())).collect();
     all[all.len().saturating_sub(lines)..].join("\n")
 }
 
@@ -194,4 +198,17 @@ pub fn kernel_log(word: &str, lines: usize) -> String {
     let text = String::from_utf8_lossy(&out.stdout);
     let all: Vec<&str> = text.lines().filter(|line| line.contains(word)).collect();
     all[all.len().saturating_sub(lines)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_told_as_a_terminal_shows_it() {
+        let log = "VO: [x11]\r\n\nA: 0.1\rA: 0.2\r \r\nExiting\n";
+        assert_eq!(last_lines(log, 2), "A: 0.2\nExiting");
+        assert_eq!(last_lines(log, 9), "VO: [x11]\nA: 0.2\nExiting");
+        assert_eq!(last_lines("", 9), "");
+    }
 }
