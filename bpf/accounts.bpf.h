@@ -139,13 +139,11 @@ static __always_inline void identify_customer(const struct source *source, struc
 }
 
 /* A slot for a new customer: a free one, or that of one who was not heard of for long; 0: none. */
-static __noinline u32 new_customer(const struct appease_customer_key *key, u64 now)
+__noinline u32 new_customer(const struct appease_customer_key *key __arg_nonnull, u64 now)
 {
 	struct appease_customer *customer;
 	u32 i, slot;
 
-	if (!key)
-		return 0;
 	bpf_for(i, 0, TRIES) {
 		slot = __sync_fetch_and_add(&armed.next_customer, 1) % APPEASE_NR_CUSTOMERS;
 		customer = try_customer(slot);
@@ -166,14 +164,12 @@ static __noinline u32 new_customer(const struct appease_customer_key *key, u64 n
 }
 
 /* The slot of the customer behind @source; 0 if all are taken. */
-static __always_inline u32 customer_behind(const struct source *source, u64 now)
+__noinline u32 customer_behind(const struct source *source __arg_nonnull, u64 now)
 {
 	struct appease_customer_key key;
 	struct appease_customer *customer;
 	u32 *known, slot;
 
-	if (!source)
-		return 0;
 	identify_customer(source, &key);
 	known = bpf_map_lookup_elem(&customer_slots, &key);
 	slot = known ? *known : new_customer(&key, now);
@@ -207,15 +203,13 @@ static __always_inline void add_to(u32 *histogram, u64 ns)
 }
 
 /* What an answered request took goes into the histograms of its customer and channel. */
-static __always_inline int add_latency(const struct appease_request *request, const struct appease_customer *customer)
+__noinline int add_latency(const struct appease_request *request __arg_nonnull, const struct appease_customer *customer __arg_nonnull)
 {
 	struct appease_latency_key key = {};
 	struct appease_latency *latency;
 	u64 response, unhappiness;
 	u32 zero = 0;
 
-	if (!request || !customer)
-		return 0;
 	key.customer = customer->key;
 	key.rule = request->rule;
 	latency = bpf_map_lookup_elem(&latencies, &key);
@@ -241,12 +235,12 @@ static __always_inline int add_latency(const struct appease_request *request, co
 }
 
 /* Nobody serves @request any more: what became of it is accounted for, once. */
-static __noinline int end_request(struct appease_request *request, u64 now)
+__noinline int end_request(struct appease_request *request __arg_nonnull, u64 now)
 {
 	struct appease_customer *customer;
 	u64 until;
 
-	if (!request || __sync_lock_test_and_set(&request->is_over, APPEASE_ACCOUNTED) == APPEASE_ACCOUNTED)
+	if (__sync_lock_test_and_set(&request->is_over, APPEASE_ACCOUNTED) == APPEASE_ACCOUNTED)
 		return 0;
 	__sync_fetch_and_add(&armed.unaccounted, -1);
 	customer = try_customer(request->customer);

@@ -215,9 +215,14 @@ static __always_inline struct appease_process *try_process(struct task_struct *p
 	return bpf_task_storage_get(&processes, p->group_leader, 0, 0);
 }
 
+static __always_inline bool has_threads(const struct task_struct *task)
+{
+	return task->signal->nr_threads > 1;
+}
+
 static __always_inline struct appease_thread *try_thread(struct task_struct *task)
 {
-	return task->signal->nr_threads > 1 ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
+	return has_threads(task) ? bpf_task_storage_get(&threads, task, 0, 0) : NULL;
 }
 
 /* The request that @process serves, its own or that of one who waits for its lock; NULL: none. */

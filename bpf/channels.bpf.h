@@ -157,14 +157,15 @@ static __always_inline bool is_counted(const struct appease_rule *rule)
 /* The current process made use of the channel of @rule. */
 static __always_inline void remember_handler(struct appease_rule *rule)
 {
-	const struct task_struct *leader = bpf_get_current_task_btf()->group_leader;
-	u32 latest = (rule->next_handler - 1) & (APPEASE_RULE_HANDLERS - 1);
+	struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+	u64 start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	u32 latest = (rule->next_handler - 1) & (APPEASE_RULE_HANDLERS - 1), tgid = current_tgid();
 
-	if (rule->handlers[latest].start_ns == leader->start_boottime && rule->handlers[latest].tgid == leader->pid)
+	if (rule->handlers[latest].start_ns == start_ns && rule->handlers[latest].tgid == tgid)
 		return;
 	latest = rule->next_handler++ & (APPEASE_RULE_HANDLERS - 1);
-	rule->handlers[latest].start_ns = leader->start_boottime;
-	rule->handlers[latest].tgid = leader->pid;
+	rule->handlers[latest].start_ns = start_ns;
+	rule->handlers[latest].tgid = tgid;
 }
 
 /* The current process accessed @source: an interaction, if the rule in @slot says so. Whether it does. */

@@ -71,7 +71,7 @@ static __always_inline u64 group_sum(const struct group *group, u32 weight)
 }
 
 /* What @charge_ns of a task of @weight in @group comes to by the weights of its cgroups, ns. */
-static __always_inline u64 charge_in_group(u32 group, u32 weight, u64 charge_ns)
+__noinline u64 charge_in_group(u32 group, u32 weight, u64 charge_ns)
 {
 	struct group *entry;
 	u32 i;

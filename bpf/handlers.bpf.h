@@ -106,6 +106,18 @@ static __always_inline struct appease_handler *try_handler(u32 tgid)
 	return bpf_map_lookup_elem(&handlers, &tgid);
 }
 
+/* Index of @id in @list, or of the entry that it may have. Global: a bound that the verifier learns of it stays out of the search. */
+__noinline u32 entry_of(const struct confidence_list *list __arg_nonnull, u32 id)
+{
+	return confidence_index(list, id);
+}
+
+/* @id communicated with @handler, or was forked by it. */
+static __always_inline void note_communication(struct appease_handler *handler, u32 id, u64 now)
+{
+	confidence_communicate(&handler->cohandlers, entry_of(&handler->cohandlers, id), id, now);
+}
+
 static __always_inline struct appease_handler *make_handler(u32 tgid)
 {
 	struct appease_handler *handler = try_handler(tgid);
@@ -283,7 +295,7 @@ __noinline int activate_handler(const struct source *source, u32 rule, u32 acces
 	/* What it did with channels that it left long ago says nothing of its direction now. */
 	if (!is_handling(handler, now))
 		handler->access = 0;
-	confidence_interact(list, tgid, now, max_conf);
+	confidence_interact(list, entry_of(list, tgid), tgid, now, max_conf);
 	bpf_for(i, 0, CONFIDENCE_ENTRIES) {
 		struct confidence_entry *entry = &list->entries[i & (CONFIDENCE_ENTRIES - 1)];
 
@@ -391,7 +403,7 @@ static __always_inline void communicate(u32 other, u32 access, u64 now)
 		return;
 	handler = try_handler(other);
 	if (handler && handler->access & access)
-		confidence_communicate(&handler->cohandlers, tgid, now);
+		note_communication(handler, tgid, now);
 }
 
 /* The two ends of the object @key, of which one may be new. */
@@ -438,7 +450,7 @@ static __always_inline void handler_forked(u32 parent, u32 child, u64 now)
 
 	if (!handler)
 		return;
-	confidence_communicate(&handler->cohandlers, child, now);
+	note_communication(handler, child, now);
 	if (!is_handling(handler, now))
 		return;
 	born = make_handler(child);

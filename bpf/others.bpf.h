@@ -5,7 +5,7 @@
 #ifndef APPEASE_OTHERS_BPF_H
 #define APPEASE_OTHERS_BPF_H
 
-#include "lanes.bpf.h"
+#include "attended.bpf.h"
 
 /* What @p, which has the CPU, ran since it was charged last, ns. */
 static __always_inline u64 ran_since(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
@@ -26,7 +26,7 @@ static __always_inline u64 keeps_from(struct task_struct *curr, const struct tas
 }
 
 /* Whether @p, which wakes up with @vtime and @deadline, takes its CPU from who has it; or has that end its turn soon. */
-static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u64 deadline, u64 now)
+__noinline bool displaces_other(struct task_struct *p __arg_trusted, u64 vtime, u64 deadline, u64 now)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
@@ -54,7 +54,7 @@ static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u6
 			return false;
 	}
 	if (keeps) {
-		end_after(cpu, keeps);
+		end_after(cpu, curr->pid, keeps);
 		return false;
 	}
 	cctx->displaced_ns = now;
@@ -62,7 +62,7 @@ static __always_inline bool displaces_other(struct task_struct *p, u64 vtime, u6
 }
 
 /* Queues @p in the other or the idle lane, or in place of who had more than its part. */
-static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx *tctx, u64 now, u64 enq_flags)
+__noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 now, u64 enq_flags)
 {
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
@@ -80,7 +80,7 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 		maybe_idle = true;
 		scx_bpf_dsq_insert_vtime(p, DSQ_IDLE, slice_ns, vtime, enq_flags);
 		kick_idle(p);
-		return;
+		return 0;
 	}
 	maybe_other = true;
 	deadline = deadline_of(tctx);
@@ -89,9 +89,10 @@ static __always_inline void enqueue_other(struct task_struct *p, struct task_ctx
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
-		return;
+		return 0;
 	}
 	kick_idle(p);
+	return 0;
 }
 
 #endif

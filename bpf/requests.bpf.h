@@ -192,24 +192,25 @@ static __always_inline struct appease_request *free_request(u64 now, u32 *slot)
 	return NULL;
 }
 
-static __noinline struct appease_request *new_request(const struct source *source, u32 slot_of_rule, u32 access, u64 now, u32 *slot)
+/* Opens a request; its slot + 1, or 0: there is no record to be had. */
+__noinline u32 new_request(const struct source *source __arg_nonnull, u32 slot_of_rule, u32 access, u64 now)
 {
 	struct appease_customer *customer;
 	struct appease_request *request;
 	struct appease_rule *rule = bpf_map_lookup_elem(&rules, &slot_of_rule);
-	u32 behind;
+	u32 behind, slot = 0;
 
-	if (!source || !slot || !rule)
-		return NULL;
+	if (!rule)
+		return 0;
 	behind = customer_behind(source, now);
 	customer = try_customer(behind);
 	if (!customer)
-		return NULL;
+		return 0;
 	/* The newest go without, not those that are served. */
-	request = customer->open < APPEASE_CUSTOMER_REQUESTS ? free_request(now, slot) : NULL;
+	request = customer->open < APPEASE_CUSTOMER_REQUESTS ? free_request(now, &slot) : NULL;
 	if (!request) {
 		__sync_fetch_and_add(&customer->denied, 1);
-		return NULL;
+		return 0;
 	}
 	__sync_fetch_and_add(&armed.unaccounted, 1);
 	__sync_fetch_and_add(&customer->open, 1);
@@ -238,11 +239,11 @@ static __noinline struct appease_request *new_request(const struct source *sourc
 	request->waiting_ns = 0;
 	request->ready_at = 0;
 	request->is_over = APPEASE_OPEN;
-	return request;
+	return slot + 1;
 }
 
 /* The request in @slot is the latest of its end of a channel; what came from there before has its answer, or another reader. */
-static __noinline int note_latest(const struct appease_request *request, u32 slot, u64 far, u64 now)
+__noinline int note_latest(const struct appease_request *request __arg_nonnull, u32 slot, u64 far, u64 now)
 {
 	struct latest latest = { .slot = slot };
 	struct appease_request *former;
@@ -250,8 +251,6 @@ static __noinline int note_latest(const struct appease_request *request, u32 slo
 	struct latest *known;
 	u32 at;
 
-	if (!request)
-		return 0;
 	latest.id = request->id;
 	latest.customer = request->customer;
 	line.object = request->object;
@@ -267,12 +266,12 @@ static __noinline int note_latest(const struct appease_request *request, u32 slo
 }
 
 /* The one of several threads of a server, and what it works on. */
-static __noinline int note_thread(const struct appease_process *process)
+__noinline int note_thread(const struct appease_process *process __arg_nonnull)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct appease_thread *thread;
 
-	if (!process || task->signal->nr_threads <= 1)
+	if (BPF_CORE_READ(task, signal, nr_threads) <= 1)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread) {
@@ -292,7 +291,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 {
 	struct appease_process *process = current_process();
 	struct appease_request *request;
-	u32 slot = 0;
+	u32 opened, slot;
 
 	if (!process)
 		return false;
@@ -307,7 +306,9 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 		tell_current_wanted(process);
 		return false;
 	}
-	request = new_request(source, rule, access, now, &slot);
+	opened = new_request(source, rule, access, now);
+	slot = opened - 1;
+	request = opened ? bpf_map_lookup_elem(&requests, &slot) : NULL;
 	if (!request) {
 		/* What it does now is not for whom it served before. */
 		process->context_id = 0;

@@ -16,7 +16,7 @@
 #ifndef APPEASE_RESERVE_BPF_H
 #define APPEASE_RESERVE_BPF_H
 
-#include "lanes.bpf.h"
+#include "tasks.bpf.h"
 
 /* Set before load: user space gives turns to those who are locked out. */
 const volatile bool guards;

@@ -36,7 +36,8 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			u64 mono = bpf_ktime_get_ns();
 
 			end_answered(p, mono);
-			consider_loan(p, tctx, mono);
+			if (tctx)
+				consider_loan(p, tctx, mono);
 		}
 		if (tctx) {
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p);
@@ -84,6 +85,16 @@ static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 	return true;
 }
 
+/* Policy cas: @p queues up for its request, so it does not wait for another process's answer. */
+static __always_inline void stands_for(struct task_struct *p, const struct standing *standing, u64 mono)
+{
+	struct appease_request *request = request_in(standing);
+	struct appease_process *process = request ? try_process(p) : NULL;
+
+	if (process)
+		share_goes_on(request, process, mono);
+}
+
 void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct standing standing;
@@ -119,8 +130,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			tctx->start_ns = 0;
 		}
 		judge(p, mono, &standing);
-		if (policy == APPEASE_POLICY_CAS && standing.request)
-			share_goes_on(standing.request, standing.process, mono);
+		if (policy == APPEASE_POLICY_CAS)
+			stands_for(p, &standing, mono);
 		if (standing.attended) {
 			enqueue_attended(p, tctx, &standing, mono, enq_flags);
 			return;
@@ -210,7 +221,7 @@ static u32 seen;
 /* Lifts that were looked after. */
 static u64 lifts_seen;
 
-static __always_inline void move_lifted_from(u64 dsq, u64 mono)
+__noinline int move_lifted_from(u64 dsq, u64 mono)
 {
 	struct task_struct *p;
 
@@ -238,6 +249,7 @@ static __always_inline void move_lifted_from(u64 dsq, u64 mono)
 		if (++seen >= SCAN_MAX)
 			break;
 	}
+	return 0;
 }
 
 /*
@@ -314,6 +326,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		charge(prev, tctx, true);
 	cctx->turn = 0;
 	cctx->is_timed = 0;
+	cctx->is_called = 0;
 	if (tctx && prev->flags & PF_EXITING && !prev_runnable)
 		bequeath(prev, tctx);
 	if (!prev_runnable) {
@@ -332,10 +345,13 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 
 	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
 					     first_attended_key(cpu, &first);
+	/* The verifier does not know that nobody has no standing. */
+	if (!prev)
+		standing.attended = false;
 	if (key || standing.attended) {
 		if (!is_modest(first) && take_due(cctx, now, runs_other)) {
 			cctx->turn = 1;
-			end_after(cpu, PROGRESS_PIECE_NS);
+			end_after(cpu, 0, PROGRESS_PIECE_NS);
 			count_sched(CNT_SHARE_CALLED_IN);
 			return;
 		}
@@ -399,7 +415,7 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 }
 
 /* Whether a queue begins with a task that may run on @cpu. */
-static __always_inline bool waits_for(s32 cpu, u64 dsq)
+__noinline bool waits_for(s32 cpu, u64 dsq)
 {
 	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(dsq);
 
@@ -431,25 +447,29 @@ void BPF_STRUCT_OPS(appease_cpu_online, s32 cpu)
 /* Whether @p may run on @cpu, and on no other CPU that is on. */
 static __always_inline bool is_stranded(struct task_struct *p, s32 cpu, const struct cpumask *online)
 {
+	const struct cpumask *allowed = p->cpus_ptr;
 	s32 i;
 
-	if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+	if (!bpf_cpumask_test_cpu(cpu, allowed))
 		return false;
 	bpf_for(i, 0, scx_bpf_nr_cpu_ids()) {
-		if (i != cpu && bpf_cpumask_test_cpu(i, p->cpus_ptr) && bpf_cpumask_test_cpu(i, online))
+		if (i != cpu && bpf_cpumask_test_cpu(i, allowed) && bpf_cpumask_test_cpu(i, online))
 			return false;
 	}
 	return true;
 }
 
-static __always_inline void release_stranded(u64 dsq, s32 cpu, const struct cpumask *online)
+__noinline int release_stranded(u64 dsq, s32 cpu)
 {
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	struct task_struct *p;
 
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		if (is_stranded(p, cpu, online))
 			scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_GLOBAL, 0);
 	}
+	scx_bpf_put_cpumask(online);
+	return 0;
 }
 
 /*
@@ -458,17 +478,14 @@ static __always_inline void release_stranded(u64 dsq, s32 cpu, const struct cpum
  */
 void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 {
-	const struct cpumask *online = scx_bpf_get_online_cpumask();
-
 	u32 i;
 
 	bpf_for(i, 0, FAIR_QUEUES)
-		release_stranded(DSQ_ATTENDED + i, cpu, online);
-	release_stranded(DSQ_OTHER, cpu, online);
-	release_stranded(DSQ_IDLE, cpu, online);
-	release_stranded(DSQ_OVERDUE, cpu, online);
-	release_stranded(DSQ_BACKGROUND, cpu, online);
-	scx_bpf_put_cpumask(online);
+		release_stranded(DSQ_ATTENDED + i, cpu);
+	release_stranded(DSQ_OTHER, cpu);
+	release_stranded(DSQ_IDLE, cpu);
+	release_stranded(DSQ_OVERDUE, cpu);
+	release_stranded(DSQ_BACKGROUND, cpu);
 	leaving_cpu = cpu;
 }
 
@@ -548,7 +565,7 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 }
 
 /* Moves the tasks of a queue that waited too long to the overdue ones, and counts who wants the CPU in which cgroup. */
-static __noinline void scan(u64 dsq, u64 now)
+static __noinline int scan(u64 dsq, u64 now)
 {
 	struct task_struct *p;
 
@@ -566,6 +583,7 @@ static __noinline void scan(u64 dsq, u64 now)
 		if (++seen >= SCAN_MAX)
 			break;
 	}
+	return 0;
 }
 
 /*
@@ -601,22 +619,23 @@ static __noinline void count_running(void)
 	}
 }
 
+/* Those that are looked through. By a table: the verifier then goes through scan() once for all of them. */
+#define NR_SCANNED 5
+static const volatile u64 scanned[NR_SCANNED] = { DSQ_ATTENDED, DSQ_OTHER, DSQ_IDLE, DSQ_BACKGROUND, DSQ_OVERDUE };
+
 static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
+	u32 i;
 
-	/* An attended task waits that long only when it was outranked, or its attention ended while it waited. */
-	if (policy != APPEASE_POLICY_APPEASE)
-		scan(DSQ_ATTENDED, now);
 	forget_fair_queues();
-	if (may_hold(&maybe_other))
-		scan(DSQ_OTHER, now);
-	if (may_hold(&maybe_idle))
-		scan(DSQ_IDLE, now);
-	if (may_hold(&maybe_background))
-		scan(DSQ_BACKGROUND, now);
+	bpf_for(i, 0, NR_SCANNED) {
+		/* An attended task waits that long only when it was outranked, or its attention ended while it waited. */
+		if (scanned[i % NR_SCANNED] == DSQ_ATTENDED && policy == APPEASE_POLICY_APPEASE)
+			continue;
+		scan(scanned[i % NR_SCANNED], now);
+	}
 	if (nr_groups) {
-		scan(DSQ_OVERDUE, now);
 		count_running();
 		group_count++;
 	}
@@ -626,19 +645,34 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 	return 0;
 }
 
+static __always_inline s32 init_cpu_timers(void)
+{
+	s32 err;
+	u32 i;
+
+	bpf_for(i, 0, nr_cpus) {
+		if ((err = init_cpu_timer(i)) || (err = init_stay_timer(i)))
+			return err;
+	}
+	return 0;
+}
+
+__noinline s32 create_queue(u64 dsq)
+{
+	return scx_bpf_create_dsq(dsq, -1);
+}
+
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 {
 	struct timer *timer;
 	u32 zero = 0, i;
-	s32 err;
+	s32 err = 0;
 
-	bpf_for(i, 0, FAIR_QUEUES) {
-		if ((err = scx_bpf_create_dsq(DSQ_ATTENDED + i, -1)))
-			return err;
-	}
-	if ((err = scx_bpf_create_dsq(DSQ_OTHER, -1)) ||
-	    (err = scx_bpf_create_dsq(DSQ_IDLE, -1)) || (err = scx_bpf_create_dsq(DSQ_OVERDUE, -1)) ||
-	    (err = scx_bpf_create_dsq(DSQ_BACKGROUND, -1)))
+	bpf_for(i, 0, FAIR_QUEUES)
+		err |= create_queue(DSQ_ATTENDED + i);
+	if (err || (err = create_queue(DSQ_OTHER)) ||
+	    (err = create_queue(DSQ_IDLE)) || (err = create_queue(DSQ_OVERDUE)) ||
+	    (err = create_queue(DSQ_BACKGROUND)))
 		return err;
 	if ((err = init_cpu_timers()) || (err = init_look_timer()))
 		return err;

@@ -13,7 +13,7 @@
 #ifndef APPEASE_SECTIONS_BPF_H
 #define APPEASE_SECTIONS_BPF_H
 
-#include "lanes.bpf.h"
+#include "tasks.bpf.h"
 
 /* Has the field where RCU readers, and so programs, can be preempted. */
 struct task_struct___preemptible {
@@ -50,7 +50,7 @@ static __always_inline bool left_section_first(struct task_struct *p, struct tas
 		tctx->sections = 0;
 		return false;
 	}
-	if (!end_after(scx_bpf_task_cpu(p), SECTION_NS))
+	if (!end_after(scx_bpf_task_cpu(p), p->pid, SECTION_NS))
 		return false;
 	tctx->sections++;
 	count_sched(CNT_SECTIONS);

@@ -12,7 +12,7 @@
 #ifndef APPEASE_UNHAPPIEST_BPF_H
 #define APPEASE_UNHAPPIEST_BPF_H
 
-#include "lanes.bpf.h"
+#include "attended.bpf.h"
 
 /* Most tasks that are looked at. */
 #define LOOK_MAX 256
@@ -24,19 +24,19 @@ static u64 looks;
 static u32 looked;
 
 /* u of @p, which waits for a CPU, over what it is attended for; ns. */
-static __always_inline s64 share_of(const struct standing *standing, u64 mono)
+static __always_inline s64 share_of(struct task_struct *p, const struct standing *standing, u64 mono)
 {
-	const struct appease_process *process = standing->process;
+	const struct appease_process *process = standing->request_id ? try_process(p) : NULL;
 
-	if (standing->request && process && process->share_of == standing->request->id)
+	if (process && process->share_of == standing->request_id)
 		return share_now(process->share_ns, process->share_since_ns, mono);
 	/* Lifted, or told before its request was: it has none. */
-	return standing->request ? 0 : (s64)(mono - standing->key);
+	return standing->request_id ? 0 : (s64)(mono - standing->key);
 }
 
-static __always_inline void add_share(const struct standing *standing, u64 look, u64 mono)
+static __always_inline void add_share(struct task_struct *p, const struct standing *standing, u64 look, u64 mono)
 {
-	struct appease_request *request = standing->request;
+	struct appease_request *request = request_in(standing);
 
 	if (!request)
 		return;
@@ -44,13 +44,13 @@ static __always_inline void add_share(const struct standing *standing, u64 look,
 		request->ready_at = look;
 		request->ready_ns = 0;
 	}
-	request->ready_ns += share_of(standing, mono);
+	request->ready_ns += share_of(p, standing, mono);
 }
 
 /* U of what a task is attended for (eq. 3), once all shares were added; ns. */
 static __always_inline s64 total_of(const struct standing *standing, u64 mono)
 {
-	const struct appease_request *request = standing->request;
+	const struct appease_request *request = request_in(standing);
 
 	return request ? share_weighted(request->ready_ns + request->waiting_ns, request->weight) :
 			 (s64)(mono - standing->key);
@@ -60,25 +60,24 @@ static __always_inline s64 total_of(const struct standing *standing, u64 mono)
  * Finds the unhappiest that may run on @cpu, beside @prev, of which is @standing: both have keys by which they compare. 0: nobody
  * waits.
  */
-static __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx, struct task_struct *prev, struct standing *standing)
+__noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx __arg_nonnull, struct task_struct *prev __arg_trusted __arg_nullable,
+			       struct standing *standing __arg_nonnull)
 {
 	struct standing other;
 	struct task_struct *p;
 	u64 mono, look;
 
-	if (!cctx || !standing)
-		return 0;
 	cctx->best_pid = 0;
 	if (!fair_waiting || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
 		return 0;
 	mono = bpf_ktime_get_ns();
 	look = __sync_add_and_fetch(&looks, 1);
-	if (standing->attended)
-		add_share(standing, look, mono);
+	if (prev && standing->attended)
+		add_share(prev, standing, look, mono);
 	looked = 0;
 	bpf_for_each(scx_dsq, p, DSQ_ATTENDED, 0) {
 		judge(p, mono, &other);
-		add_share(&other, look, mono);
+		add_share(p, &other, look, mono);
 		if (++looked >= LOOK_MAX)
 			break;
 	}
@@ -95,7 +94,7 @@ static __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx, struct task
 		if (!other.attended)
 			other.key = p->scx.dsq_vtime;
 		total = total_of(&other, mono);
-		share = share_of(&other, mono) - (other.helps ? HELPER_NS : 0);
+		share = share_of(p, &other, mono) - (other.helps ? HELPER_NS : 0);
 		if (cctx->best_pid && (total < cctx->best || (total == cctx->best && share <= cctx->best_share)))
 			continue;
 		cctx->best = total;
@@ -108,11 +107,11 @@ static __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx, struct task
 }
 
 /* Takes what find_unhappiest() found. */
-static __noinline bool take_unhappiest(struct cpu_ctx *cctx)
+__noinline bool take_unhappiest(struct cpu_ctx *cctx __arg_nonnull)
 {
 	struct task_struct *p;
 
-	if (!cctx || !cctx->best_pid)
+	if (!cctx->best_pid)
 		return false;
 	looked = 0;
 	bpf_for_each(scx_dsq, p, DSQ_ATTENDED, 0) {

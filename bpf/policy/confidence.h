@@ -70,21 +70,28 @@ static inline bool confidence_is_weaker(const struct confidence_entry *entry, co
 /* Index of @id in @list, or of the entry that it may have. */
 static inline u32 confidence_index(const struct confidence_list *list, u32 id)
 {
+	/* By value: an index that is used in the loop has the verifier try each that it can have. */
+	struct confidence_entry weakest = list->entries[0];
 	u32 i, best = 0;
 
 	for (i = 0; i < CONFIDENCE_ENTRIES; i++) {
 		if (list->entries[i].id == id)
 			return i;
-		if (confidence_is_weaker(&list->entries[i], &list->entries[best]))
+		if (confidence_is_weaker(&list->entries[i], &weakest)) {
+			weakest = list->entries[i];
 			best = i;
+		}
 	}
 	return best;
 }
 
-/* An interaction: @id accessed the channel of @list. Who falls to 0 is still on it: the caller has to act on that. */
-static inline void confidence_interact(struct confidence_list *list, u32 id, u64 now_ns, u32 max)
+/*
+ * An interaction: @id, whose confidence_index() is @index, accessed the channel of @list. Who falls to 0 is still on it: the
+ * caller has to act on that.
+ */
+static inline void confidence_interact(struct confidence_list *list, u32 index, u32 id, u64 now_ns, u32 max)
 {
-	u32 i, index = confidence_index(list, id);
+	u32 i;
 
 	for (i = 0; i < CONFIDENCE_ENTRIES; i++) {
 		struct confidence_entry *entry = &list->entries[i];
@@ -101,11 +108,9 @@ static inline void confidence_interact(struct confidence_list *list, u32 id, u64
 	}
 }
 
-/* @id communicated with the handler of @list, or was forked by it. */
-static inline void confidence_communicate(struct confidence_list *list, u32 id, u64 now_ns)
+/* @id, whose confidence_index() is @index, communicated with the handler of @list, or was forked by it. */
+static inline void confidence_communicate(struct confidence_list *list, u32 index, u32 id, u64 now_ns)
 {
-	u32 index = confidence_index(list, id);
-
 	if (index >= CONFIDENCE_ENTRIES)
 		return;
 	if (list->entries[index].id != id)

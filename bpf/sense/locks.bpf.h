@@ -369,8 +369,8 @@ int appease_futex_wake(u64 *ctx)
 		process->has_partners = 1;
 		judge_later(tgid, process->attention.since_ns);
 	}
-	confidence_communicate(&handler->cohandlers, woken->tgid, now);
-	index = confidence_index(&handler->cohandlers, woken->tgid) & (CONFIDENCE_ENTRIES - 1);
+	note_communication(handler, woken->tgid, now);
+	index = entry_of(&handler->cohandlers, woken->tgid) & (CONFIDENCE_ENTRIES - 1);
 	if (partner->attention.request_id == request->id && policy_before(now, partner->attention.until_ns))
 		goto out;
 	if (handler->cohandlers.entries[index].confidence <= co_conf) {

@@ -87,6 +87,7 @@ impl Scheduler {
         let nr_cpus = u32::try_from(scx_utils::NR_CPU_IDS.to_owned()).unwrap_or(1);
         let sized = open.maps.cpu_timers.set_max_entries(nr_cpus);
         sized
+            .and_then(|()| open.maps.stay_timers.set_max_entries(nr_cpus))
             .and_then(|()| open.maps.lockouts.set_max_entries(nr_cpus))
             .map_err(|e| Error::libbpf("size a map by CPUs", e))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {

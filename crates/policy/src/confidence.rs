@@ -9,14 +9,18 @@ pub struct Candidates(sys::confidence_list);
 impl Candidates {
     /// `id` accessed the channel: one more for it, up to `max`; one less for all others.
     pub fn interact(&mut self, id: u32, now_ns: u64, max: u32) {
-        // SAFETY: the list is live and borrowed alone; the function stays within it.
-        unsafe { sys::confidence_interact(&raw mut self.0, id, now_ns, max) }
+        // SAFETY: the list is live and borrowed alone; the functions stay within it.
+        unsafe {
+            sys::confidence_interact(&raw mut self.0, sys::confidence_index(&raw const self.0, id), id, now_ns, max)
+        }
     }
 
     /// `id` communicated with the handler, or was forked by it.
     pub fn communicate(&mut self, id: u32, now_ns: u64) {
         // SAFETY: as above.
-        unsafe { sys::confidence_communicate(&raw mut self.0, id, now_ns) }
+        unsafe {
+            sys::confidence_communicate(&raw mut self.0, sys::confidence_index(&raw const self.0, id), id, now_ns)
+        }
     }
 
     /// The time after an activation is over: one more for those who communicated around it, one less for all others.

@@ -1,6 +1,6 @@
 //! Our policy `appease`. Keys, budgets, loans, virtual times, guarantees and ends are computed by the headers in
 //! `bpf/policy`, through `appease-policy`; what is here stands for the hooks (`bpf/sense`) and for the queues
-//! (`bpf/sched.bpf.c`, `bpf/lanes.bpf.h`):
+//! (`bpf/sched.bpf.c`, `bpf/charge.bpf.h`, `bpf/attended.bpf.h`):
 //!
 //! - `requests`: requests and customers, and when a request is over,
 //! - `process`: whom a process serves, the turns that it is lent, and who pays for its turns,

@@ -1,5 +1,5 @@
 //! What is known of a process: whom it serves, for whom it speaks, the turns that it is lent, and who pays for its
-//! turns (`bpf/attention.bpf.h`, `bpf/stamps.bpf.h`, and the first half of `bpf/lanes.bpf.h`).
+//! turns (`bpf/attention.bpf.h`, `bpf/stamps.bpf.h`, and `bpf/standing.bpf.h`).
 
 use appease_policy::{loan_debt, loan_granted};
 

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * How attended tasks and kernel threads queue up, and which CPU they take.
+ */
+#ifndef APPEASE_ATTENDED_BPF_H
+#define APPEASE_ATTENDED_BPF_H
+
+#include "charge.bpf.h"
+
+/* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
+#define KTHREAD_PATIENCE_NS 50000000ULL
+
+/* One whose turns are as long as that, on the average, does not work for a moment only: nobody who is served shall wait for all of it. */
+#define KTHREAD_LONG_NS 500000ULL
+
+/* A background kernel thread that slept for longer begins anew: it holds no lock. */
+#define KTHREAD_PAUSE_NS 10000000ULL
+
+/* Equals do not take the CPU from each other for less. */
+#define PREEMPT_MARGIN_NS 200000ULL
+
+/*
+ * Whether the kernel thread @p works at length: it makes pictures, say, or reclaims memory. Not those that are bound to their CPUs:
+ * they do what interrupts have put off, for whoever it is.
+ */
+static __always_inline bool works_long(const struct task_struct *p, const struct task_ctx *tctx)
+{
+	return tctx->burst_ns >= KTHREAD_LONG_NS && !(p->flags & PF_NO_SETAFFINITY);
+}
+
+/* Key of such a one: as of a request that was opened later, see HELPER_NS. By when it woke up, so that its turn comes. */
+static __always_inline u64 key_of_long(const struct task_ctx *tctx)
+{
+	return tctx->asked_ns + HELPER_NS;
+}
+
+/*
+ * Whether @p is a kernel thread that goes first: it works for a moment, and such work does not take up the CPU. Where it
+ * does, a wake-up would never leave the local queue empty, and nobody else would ever be dispatched.
+ */
+static __always_inline bool goes_first(struct task_struct *p, const struct task_ctx *tctx)
+{
+	struct cpu_ctx *cctx;
+
+	if (tctx->turn_ns >= slice_ns)
+		return false;
+	cctx = cpu_ctx_of_task(p);
+	return cctx && progress_kernel_fits(epoch_ns, cctx->kernel_ns);
+}
+
+/* Queues the kernel thread @p before everything else on its CPU; one that runs there, and goes first too, is not displaced. */
+static __always_inline void enqueue_first(struct task_struct *p, u64 enq_flags)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p));
+	struct task_ctx *tctx = curr && is_kthread(curr) ? try_task_ctx(curr) : NULL;
+
+	if (!curr || !is_kthread(curr) || (tctx && works_long(curr, tctx)))
+		enq_flags |= SCX_ENQ_PREEMPT;
+	else
+		enq_flags |= SCX_ENQ_HEAD;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+}
+
+/* Wakes an idle CPU for @p, which was put in a queue that all CPUs share. */
+__noinline int kick_idle(struct task_struct *p __arg_trusted)
+{
+	s32 cpu;
+
+	if (nr_cpus == 1)
+		return 0;
+	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
+	if (cpu >= 0)
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	return 0;
+}
+
+/* Whether an attended task in @queue with @key takes the CPU from another one. */
+static __always_inline bool displaces(u32 queue, u64 key, u32 running_queue, u64 running_key)
+{
+	if (queue == running_queue)
+		return unhappiness_preempts(key, running_key, PREEMPT_MARGIN_NS);
+	return fairness_preempts(fair_vtimes[queue % FAIR_QUEUES], fair_vtimes[running_queue % FAIR_QUEUES]);
+}
+
+/* How much what runs on a CPU is worth to a waking attended task. */
+enum worth {
+	WORTH_KEEPING,
+	WORTH_LESS,	/* attended, but less unhappy */
+	WORTH_NOTHING,	/* nobody waits for it */
+};
+
+__noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct standing standing;
+	struct task_ctx *tctx;
+	struct cpu_ctx *cctx;
+	bool is_kernel;
+	s32 waiting;
+
+	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
+	if (!curr || curr->prio < MAX_RT_PRIO)
+		return WORTH_KEEPING;
+	cctx = cpu_ctx_of(cpu);
+	if (nr_cpus > 1 && cctx && cctx->is_called)
+		return WORTH_KEEPING;
+	/* In partial mode, the fair class is above us. */
+	if (is_partial && curr->policy != SCHED_EXT_POLICY && !(curr->flags & PF_IDLE))
+		return WORTH_KEEPING;
+	tctx = try_task_ctx(curr);
+	is_kernel = is_kthread(curr) && !is_background(curr) && tctx && tctx->lane == APPEASE_LANE_KERNEL;
+	if (is_kernel && !works_long(curr, tctx))
+		return WORTH_KEEPING;
+	/*
+	 * One that already waits in the local queue is about to run, and has displaced the running task: then others
+	 * wait their turn by their key.
+	 */
+	waiting = scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu);
+	if (waiting < plain_waiting)
+		plain_waiting = waiting;
+	if (waiting > plain_waiting)
+		return WORTH_KEEPING;
+	judge(curr, mono, &standing);
+	if (is_kernel && !standing.attended) {
+		standing.attended = true;
+		standing.key = key_of_long(tctx);
+	}
+	if (standing.attended)
+		return displaces(queue, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key) ? WORTH_LESS : WORTH_KEEPING;
+	return cctx && cctx->turn && !is_modest(queue) ? WORTH_KEEPING : WORTH_NOTHING;
+}
+
+/*
+ * The CPU that does the least important work among those that @p may run on: this one, the one where @p ran, any; -1: all do
+ * better.
+ */
+__noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 key, u64 mono)
+{
+	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id(), best = -1;
+	const struct cpumask *online, *allowed;
+	enum worth worth;
+	u32 i;
+
+	if (nr_cpus == 1)
+		return worth_of(cpu, queue, key, mono) == WORTH_KEEPING ? -1 : cpu;
+	allowed = p->cpus_ptr;
+	if (here != cpu && bpf_cpumask_test_cpu(here, allowed) && worth_of(here, queue, key, mono) == WORTH_NOTHING)
+		return here;
+	worth = worth_of(cpu, queue, key, mono);
+	if (worth == WORTH_NOTHING)
+		return cpu;
+	if (worth == WORTH_LESS)
+		best = cpu;
+	online = scx_bpf_get_online_cpumask();
+	bpf_for(i, 0, nr_cpus) {
+		if (i == cpu || !bpf_cpumask_test_cpu(i, allowed) || !bpf_cpumask_test_cpu(i, online))
+			continue;
+		worth = worth_of(i, queue, key, mono);
+		if (worth == WORTH_LESS && best < 0)
+			best = i;
+		if (worth == WORTH_NOTHING) {
+			best = i;
+			break;
+		}
+	}
+	scx_bpf_put_cpumask(online);
+	return best;
+}
+
+/* The key stands still while it waits. */
+static __always_inline u64 key_in_queue(u64 key, u64 mono)
+{
+	return policy_before(mono + LATEST_NS, key) ? mono + LATEST_NS : key;
+}
+
+/*
+ * For so long an attended task waits for the CPU that woke it before another one is interrupted for it. Most who wake somebody
+ * go to sleep within that time: the way of a key through X server and terminal then stays on one CPU, whose cache has the data.
+ * Turned up, what is woken by somebody who works on waits longer; turned down, more CPUs are interrupted in vain.
+ * By traces of keys beside 16 hogs on four CPUs, those who wake somebody go on for 5 to 60 microseconds; an interrupted CPU took
+ * 20 to 90 to begin.
+ */
+#define STAY_NS 50000ULL
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} stay_timers SEC(".maps");
+
+/* An attended task was woken on @cpu, and that has not come to it: another one shall. */
+static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(*cpu), *next;
+
+	if (!cctx || !cctx->stays)
+		return 0;
+	cctx->stays = 0;
+	next = cpu_ctx_of(cctx->next_cpu);
+	if (scx_bpf_dsq_nr_queued(DSQ_ATTENDED + cctx->stays_in % FAIR_QUEUES))
+		scx_bpf_kick_cpu(cctx->next_cpu, SCX_KICK_PREEMPT);
+	else if (next)
+		next->is_called = 0;
+	return 0;
+}
+
+__noinline s32 init_stay_timer(u32 cpu)
+{
+	struct timer *timer = bpf_map_lookup_elem(&stay_timers, &cpu);
+
+	if (!timer)
+		return -ENOENT;
+	bpf_timer_init(&timer->timer, &stay_timers, CLOCK_MONOTONIC);
+	return bpf_timer_set_callback(&timer->timer, stay_is_over);
+}
+
+/*
+ * @p waits in @queue, and @victim is to come for it; unless this CPU, which woke it, is free before that. One at a time: it has but one
+ * turn to give.
+ */
+static __always_inline void call(struct task_struct *p, u32 queue, s32 victim)
+{
+	u32 here = bpf_get_smp_processor_id();
+	struct cpu_ctx *cctx = this_cpu_ctx(), *called = cpu_ctx_of(victim);
+	struct timer *timer = bpf_map_lookup_elem(&stay_timers, &here);
+
+	if (called)
+		called->is_called = 1;
+	if (cctx && timer && !cctx->stays && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+		cctx->stays = 1;
+		cctx->stays_in = queue;
+		cctx->next_cpu = victim;
+		if (!bpf_timer_start(&timer->timer, STAY_NS, 0))
+			return;
+		cctx->stays = 0;
+	}
+	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
+
+/*
+ * Queues @p by @key; if it @may_displace, in place of a task that is worth less: at once where that is on this CPU. Else it stays
+ * in the queue of all, and whichever CPU comes first takes it: put into another CPU's own queue, it would wait for that one
+ * at each hop.
+ */
+static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 slice, u64 mono,
+					   bool may_displace, u64 enq_flags)
+{
+	u32 queue = fair_queue_of(tctx->turn_for);
+	s32 victim = -1;
+
+	tctx->queued_ns = scx_bpf_now();
+	fair_queue_fills(queue);
+	if (may_displace)
+		victim = find_victim(p, queue, key, mono);
+	if (victim >= 0 && (nr_cpus == 1 || victim == (s32)bpf_get_smp_processor_id())) {
+		struct cpu_ctx *cctx = cpu_ctx_of(victim);
+
+		/* What a modest customer has in place of the other lane's turn is not the other lane's. */
+		if (cctx)
+			cctx->turn = 0;
+		count_sched(CNT_PREEMPTED);
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
+		return;
+	}
+	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED + queue, slice, key, enq_flags);
+	if (victim < 0) {
+		kick_idle(p);
+		return;
+	}
+	count_sched(CNT_PREEMPTED);
+	call(p, queue, victim);
+}
+
+__noinline int enqueue_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull,
+				const struct standing *standing __arg_nonnull, u64 mono, u64 enq_flags)
+{
+	tctx->lane = APPEASE_LANE_ATTENDED;
+	count_sched(CNT_ATTENDED);
+	note_turn(p, tctx, standing, enq_flags & SCX_ENQ_WAKEUP);
+	enqueue_by_key(p, tctx, key_in_queue(standing->key, mono), standing->on_loan ? loan_ns : slice_ns, mono,
+		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
+	return 0;
+}
+
+/*
+ * A kernel thread that an attended task wakes while it writes, such as the one that brings a pseudo-terminal's data to its reader,
+ * carries on what was written: it ranks with the writer, for whose request it works, and does not displace it. What the
+ * writer says next then goes along. Else each line of a listing went through terminal and X server by itself: on 6.18,
+ * `ls -l /usr/bin` took 301 ms instead of 34. From an interrupt nobody writes.
+ */
+static __always_inline bool carries_on(u64 mono, struct standing *writer)
+{
+	struct handing *handing = this_handing();
+
+	if (!handing || !handing->request_id || handing->pid != (u32)bpf_get_current_pid_tgid() || mono - handing->at_ns >= HANDING_NS)
+		return false;
+	judge(bpf_get_current_task_btf(), mono, writer);
+	return writer->attended;
+}
+
+/*
+ * Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now; one that works
+ * at length a little later. A background one that begins anew waits while somebody is served, see appease_dispatch(); unless an
+ * attended task waits for it.
+ */
+__noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 enq_flags)
+{
+	bool fits = goes_first(p, tctx), background = is_background(p);
+	bool is_long = !background && works_long(p, tctx);
+	struct standing standing;
+	u64 mono, key;
+
+	tctx->lane = APPEASE_LANE_KERNEL;
+	mono = bpf_ktime_get_ns();
+	if (is_armed() && !background && enq_flags & SCX_ENQ_WAKEUP && carries_on(mono, &standing)) {
+		enqueue_by_key(p, tctx, key_in_queue(standing.key, mono), slice_ns, mono, true, enq_flags);
+		return 0;
+	}
+	if (fits && !is_long && !background) {
+		enqueue_first(p, enq_flags);
+		return 0;
+	}
+	key = mono;
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		tctx->asked_ns = mono;
+	if (fits && is_long)
+		key = key_of_long(tctx);
+	if (background && is_armed()) {
+		u64 now = scx_bpf_now();
+
+		judge(p, mono, &standing);
+		if (standing.attended) {
+			key = standing.key;
+		} else if (enq_flags & SCX_ENQ_WAKEUP && policy_before(tctx->queued_ns + KTHREAD_PAUSE_NS, now)) {
+			tctx->queued_ns = now;
+			maybe_background = true;
+			scx_bpf_dsq_insert(p, DSQ_BACKGROUND, slice_ns, enq_flags);
+			kick_idle(p);
+			return 0;
+		}
+	}
+	enqueue_by_key(p, tctx, key_in_queue(key, mono), slice_ns, mono, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
+	return 0;
+}
+
+#endif

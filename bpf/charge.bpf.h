@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What CPU time is charged to: requests, customers, virtual times, shares of epochs.
+ */
+#ifndef APPEASE_CHARGE_BPF_H
+#define APPEASE_CHARGE_BPF_H
+
+#include "standing.bpf.h"
+
+/*
+ * Weight of @p by its nice value. A kernel thread has no less than others: khugepaged, at nice 19, works on the memory of a program, which
+ * cannot have a page meanwhile, and would with a sixty-eighth of what others have be at it for long.
+ */
+static __always_inline u32 weight_of(const struct task_struct *p)
+{
+	u32 weight = progress_weight(p->static_prio - DEFAULT_PRIO);
+
+	return is_kthread(p) && weight < PROGRESS_WEIGHT_0 ? PROGRESS_WEIGHT_0 : weight;
+}
+
+/* What @ran adds to @p's virtual time, ns. */
+static __always_inline u64 vtime_for(const struct task_struct *p, const struct task_ctx *tctx, u64 ran)
+{
+	u32 weight = weight_of(p);
+	u64 charge = progress_charge(ran, weight);
+
+	return tctx->group ? charge_in_group(tctx->group, weight, charge) : charge;
+}
+
+/* When a task should have what it is likely to want now, in virtual time. */
+static __always_inline u64 deadline_of(const struct task_ctx *tctx)
+{
+	return progress_deadline(tctx->vtime, tctx->burst_ns, slice_ns);
+}
+
+/* A new turn begins with a wake-up. */
+static __always_inline void begin_turn(struct task_ctx *tctx)
+{
+	tctx->burst_ns = progress_burst(tctx->burst_ns, tctx->turn_ns);
+	tctx->turn_ns = 0;
+}
+
+/* Charges the request that @p serves, or the loan or the start that it runs on; false if it has none. */
+__noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 ran)
+{
+	u64 mono = bpf_ktime_get_ns();
+	struct appease_process *process;
+	struct appease_request *request;
+	struct standing standing;
+
+	judge(p, mono, &standing);
+	if (standing.attended) {
+		note_turn(p, tctx, &standing, false);
+		charge_fairly(tctx->turn_for, ran);
+	}
+	if (standing.is_new)
+		tctx->start_ns -= ran < tctx->start_ns ? ran : tctx->start_ns;
+	request = request_in(&standing);
+	if (request)
+		charge_request(request, ran, mono);
+	process = standing.on_loan || policy == APPEASE_POLICY_CAS ? try_process(p) : NULL;
+	if (process && standing.on_loan) {
+		process->loan_ran_ns += ran;
+		process->loan_debt_ns += ran;
+		if (process->loan_ran_ns >= loan_ns)
+			process->loan_until_ns = 0;
+	} else if (process && request && process->share_of == request->id) {
+		process->share_ns -= ran;
+	}
+	return standing.attended;
+}
+
+/* Whether the request that @p served last is over. */
+static __always_inline bool is_done(struct task_struct *p, const struct appease_process *process)
+{
+	const struct appease_thread *thread = try_thread(p);
+	const struct appease_attention *attention = thread && thread->attention.request_id ? &thread->attention :
+											     &process->attention;
+
+	return attention->request_id && !try_request(attention->slot, attention->request_id);
+}
+
+/*
+ * @p was attended until now, or waited so for its turn. Where its request was answered meanwhile, by itself or by whom it answered, or
+ * its loan had its time, it is lent a turn, once: to put away what it needed and to come back for the next request, which may be
+ * waiting. That is for whoever is next, so no customer pays.
+ */
+__noinline bool borrows_turn(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 waited)
+{
+	struct appease_process *process;
+	u64 mono;
+
+	if (policy == APPEASE_POLICY_RSIO)
+		return false;
+	process = try_process(p);
+	if (!process || (waited < slice_ns && (tctx->turn_request == 0 || !is_done(p, process))))
+		return false;
+	mono = bpf_ktime_get_ns();
+	lend(process, mono, POLICY_WEIGHT_DEFAULT, mono);
+	tctx->turn_request = 0;
+	tctx->turn_for = 0;
+	return has_loan(process, mono);
+}
+
+/*
+ * Charges @p for the CPU time since it was last looked at: whenever a CPU looks for its next task after it, and when it is
+ * queued. There is no ops.stopping(), which would cost each switch a call. So on one CPU a task may have run for long
+ * unseen, by turns with another, while nobody else wanted the CPU and nobody was served: what is beyond one turn is
+ * counted in its lane, but held against nobody. Without @is_alive, in the lane that it was last known in: its process may
+ * be gone.
+ */
+__noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, bool is_alive)
+{
+	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0;
+	u32 lane = tctx->lane;
+	struct cpu_ctx *cctx;
+
+	if (!ran)
+		return 0;
+	tctx->ran_ns = total;
+	if (nr_cpus == 1 && lane != APPEASE_LANE_KERNEL && ran > slice_ns + LONGEST_TICK_NS) {
+		unseen = ran - slice_ns - LONGEST_TICK_NS;
+		ran -= unseen;
+	}
+	tctx->turn_ns += ran;
+	if (lane != APPEASE_LANE_KERNEL && is_alive) {
+		u64 waited = tctx->queued_ns ? scx_bpf_now() - tctx->queued_ns - ran : 0;
+		bool was_attended = lane == APPEASE_LANE_ATTENDED;
+
+		/* It may have read in the middle of its turn, or its attention may have ended. */
+		lane = is_armed() && (charge_attended(p, tctx, ran) || (was_attended && borrows_turn(p, tctx, waited))) ?
+			       APPEASE_LANE_ATTENDED :
+			       plain_lane(p);
+		tctx->lane = lane;
+		tctx->queued_ns = 0;
+	}
+	cctx = cpu_ctx_of_task(p);
+	if (!cctx || lane >= APPEASE_NR_LANES)
+		return 0;
+	/* A turn of the other lanes is one also if somebody is attended by its end. */
+	if (lane >= APPEASE_LANE_OTHER || cctx->turn) {
+		cctx->other_ns += ran;
+		cctx->unpaid_ns += ran;
+	}
+	if (lane >= APPEASE_LANE_OTHER) {
+		if (lane == APPEASE_LANE_OTHER)
+			queue_vtime = progress_clock(queue_vtime, tctx->vtime, ran);
+		tctx->vtime += vtime_for(p, tctx, ran);
+	} else if (lane == APPEASE_LANE_KERNEL) {
+		cctx->kernel_ns += ran;
+	}
+	tctx->lane_ns[lane] += ran;
+	cctx->lane_ns[lane] += ran;
+	if (unseen)
+		lane = plain_lane(p);
+	tctx->lane_ns[lane] += unseen;
+	cctx->lane_ns[lane] += unseen;
+	return 0;
+}
+
+#endif

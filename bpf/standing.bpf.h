@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a task is worth right now: whether somebody waits for it, for which request, and who pays for its turn; and the
+ * turn that a wake-up lends.
+ */
+#ifndef APPEASE_STANDING_BPF_H
+#define APPEASE_STANDING_BPF_H
+
+#include "tasks.bpf.h"
+
+/* So many requests it takes until a task is no longer taken for what it was seen to be. */
+#define HABIT_TURNS 16
+
+/* What @p is right now: whether attended, for which request, and its key. */
+struct standing {
+	u64 key;
+	u64 request_id;	/* 0: none */
+	u32 slot;	/* of that request's record */
+	bool attended;
+	bool on_loan;	/* attended by that alone */
+	bool is_new;	/* policy cas: by being a new process */
+	bool helps;	/* another thread of its process read the request */
+	bool is_free;	/* such a one that reads requests itself, and has answered its last one */
+};
+
+/* The request of @standing, or NULL: it has none, or that ended meanwhile. */
+static __always_inline struct appease_request *request_in(const struct standing *standing)
+{
+	return standing->request_id ? try_request(standing->slot, standing->request_id) : NULL;
+}
+
+/* Policy rsio: so much sooner goes a handler for each step of its nice value. */
+#define NICE_STEP_NS 5000000ULL
+
+/*
+ * Policy rsio: a handler or cohandler has the paper's bonus (section 5), which here is the lane; among those of one nice
+ * value, first come first served.
+ */
+static __always_inline void judge_handler(struct task_struct *p, u64 mono, struct standing *standing)
+{
+	u32 tgid = p->tgid;
+	struct appease_handler *handler = bpf_map_lookup_elem(&handlers, &tgid);
+	struct appease_process *process;
+
+	standing->attended = handler && is_handling(handler, mono);
+	if (!standing->attended) {
+		process = try_process(p);
+		standing->attended = process && policy_before(mono, process->lift.until_ns);
+	}
+	if (standing->attended)
+		standing->key = mono + (s64)(p->static_prio - DEFAULT_PRIO) * (s64)NICE_STEP_NS;
+}
+
+/* Policy cas: a new process has a start among the unhappy. */
+static __always_inline void judge_newcomer(struct task_struct *p, u64 mono, struct standing *standing)
+{
+	struct task_ctx *tctx = policy == APPEASE_POLICY_CAS ? try_task_ctx(p) : NULL;
+
+	if (!tctx || !tctx->start_ns)
+		return;
+	standing->attended = standing->is_new = true;
+	standing->key = mono - share_of_newcomer(tctx->made_ns, SHARE_START_NS - tctx->start_ns, mono);
+}
+
+/*
+ * A server's threads that did not read the request themselves come so much later than the one that did: they clean up behind it, most
+ * of them, and it sleeps when it needs them.
+ */
+#define HELPER_NS HORIZON_NS
+
+/* The request that @p serves: what it read itself, else its process's. Sets @standing's request and key. */
+static __always_inline void judge_request(struct task_struct *p, struct appease_process *process, u64 mono,
+					  struct standing *standing)
+{
+	/*
+	 * Pointers of a task are read once: up to 6.18 the verifier looks through all types of the kernel for each such
+	 * read, which takes it 12 million instructions.
+	 */
+	bool threaded = has_threads(p);
+	struct appease_thread *thread = threaded ? bpf_task_storage_get(&threads, p, 0, 0) : NULL;
+	struct appease_request *request = thread ? try_lookup_request(&thread->attention, mono) : NULL;
+
+	standing->slot = thread ? thread->attention.slot : 0;
+	if (!request) {
+		request = try_lookup_request(&process->attention, mono);
+		standing->slot = process->attention.slot;
+		if (!request) {
+			request = try_lifted_for(process, mono);
+			standing->slot = process->lift.slot;
+		}
+		standing->helps = request && threaded && request->reader_tgid == p->tgid &&
+				  request->channel == APPEASE_CHANNEL_INET;
+		standing->is_free = standing->helps && thread;
+	}
+	standing->request_id = request ? request->id : 0;
+	if (request)
+		standing->key = request_key(request, mono) + (standing->helps ? HELPER_NS : 0);
+}
+
+/* Says in @standing what @p is worth at @mono. */
+__noinline int judge(struct task_struct *p __arg_trusted, u64 mono, struct standing *standing __arg_nonnull)
+{
+	struct appease_process *process;
+
+	standing->request_id = 0;
+	standing->slot = 0;
+	standing->attended = false;
+	standing->on_loan = false;
+	standing->is_new = false;
+	standing->helps = false;
+	standing->is_free = false;
+	standing->key = 0;
+	if (policy == APPEASE_POLICY_RSIO) {
+		judge_handler(p, mono, standing);
+		return 0;
+	}
+	process = try_process(p);
+	if (!process) {
+		judge_newcomer(p, mono, standing);
+		return 0;
+	}
+	judge_request(p, process, mono, standing);
+	if (standing->request_id) {
+		standing->attended = true;
+	} else if (has_loan(process, mono)) {
+		standing->attended = true;
+		standing->on_loan = true;
+		standing->key = loan_key(process, mono);
+	} else {
+		judge_newcomer(p, mono, standing);
+	}
+	return 0;
+}
+
+/*
+ * @p wakes up: a request that it has answered is over, for what wakes it is something else. Before it may be lent a turn for
+ * that. Of several threads, the one that read it: what the others do after the answer, a database's writing for one, is often
+ * in the way of the next request, which cannot fetch them from the other lane's queue.
+ */
+__noinline int end_answered(struct task_struct *p __arg_trusted, u64 mono)
+{
+	struct appease_request *request = NULL;
+	struct appease_process *process;
+	struct appease_thread *thread;
+
+	if (policy == APPEASE_POLICY_RSIO)
+		return 0;
+	if (has_threads(p)) {
+		thread = bpf_task_storage_get(&threads, p, 0, 0);
+		if (thread)
+			request = try_unexpired(&thread->attention, mono);
+	} else {
+		process = try_process(p);
+		if (process)
+			request = try_unexpired(&process->attention, mono);
+	}
+	if (request)
+		ends_at_wakeup(request, mono);
+	return 0;
+}
+
+/* Whether @process served somebody until a short while ago, and has not spent its budget on it. */
+static __always_inline bool is_retained(const struct appease_process *process, u64 mono)
+{
+	const struct appease_attention *attention = &process->attention;
+	struct appease_request *request;
+
+	if (!attention->request_id || policy_before(mono, attention->until_ns) ||
+	    !policy_before(mono, attention->until_ns + retention_ns - attention_ns))
+		return false;
+	request = try_request(attention->slot, attention->request_id);
+	return request && !is_spent(request);
+}
+
+/*
+ * @p has come to @request. Was it of who woke it up? And had it read that one before others? A proxy does, when the answer comes from
+ * whom it asked: what it does next is for any of its customers.
+ */
+static __always_inline void note_habits(const struct task_struct *p, struct task_ctx *tctx, const struct appease_request *request)
+{
+	if (tctx->customer && tctx->customer != request->customer)
+		tctx->mistaken = HABIT_TURNS;
+	else if (tctx->mistaken)
+		tctx->mistaken--;
+	if (request->reader_tgid == p->tgid && request->id < tctx->turn_request)
+		tctx->mixing = HABIT_TURNS;
+	else if (tctx->mixing)
+		tctx->mixing--;
+}
+
+/*
+ * Who pays for the turn of a task with @standing: the customer whose request it has read since the last look, for a busy server's process
+ * need not sleep between two requests; or who woke it up, if it @wakes_up. For a turn of who serves several at once nobody pays: it
+ * would make all of them wait for that one's turn.
+ *
+ * Of workers that wait for the next connection together, one woken by one customer's may come upon another's: those were woken before,
+ * and wait for their turns behind that one. Until such a worker has read, which is soon, nobody pays for it. Nor for a thread of a pool
+ * that another one of its process gives something to do: that one reads only next, and for whom.
+ */
+__noinline int note_turn(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull,
+			 const struct standing *standing __arg_nonnull, bool wakes_up)
+{
+	const struct appease_request *request = request_in(standing);
+	u64 id = request ? request->id : 0;
+
+	if (request && id != tctx->turn_request && !wakes_up)
+		note_habits(p, tctx, request);
+	if (wakes_up && tctx->customer)
+		tctx->turn_for = tctx->mistaken && (!id || id != tctx->woken_for) ? 0 : if_shares(tctx->customer);
+	else if (request && (wakes_up || id != tctx->turn_request))
+		tctx->turn_for = if_shares(request->customer);
+	else if (wakes_up)
+		tctx->turn_for = 0;
+	if (tctx->mixing || (wakes_up && standing->is_free))
+		tctx->turn_for = 0;
+	tctx->turn_request = id;
+	return 0;
+}
+
+/*
+ * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
+ * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago.
+ */
+__noinline int consider_loan(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono)
+{
+	struct handing *handing = this_handing();
+	struct appease_process *process;
+	struct task_struct *leader;
+	u32 weight = POLICY_WEIGHT_DEFAULT;
+	u64 opened_ns = mono;
+
+	tctx->customer = tctx->woken_for = 0;
+	if (policy == APPEASE_POLICY_RSIO || !handing)
+		return 0;
+	leader = p->group_leader;
+	process = bpf_task_storage_get(&processes, leader, 0, 0);
+	if (handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
+		tctx->customer = handing->customer;
+		tctx->woken_for = handing->request_id;
+		if (handing->request_id) {
+			opened_ns = handing->opened_ns;
+			weight = handing->weight;
+			if (!process)
+				process = bpf_task_storage_get(&processes, leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+			if (!process) {
+				count(APPEASE_CNT_STORAGE_FAILED);
+				return 0;
+			}
+			goto grant;
+		}
+		if (handing->is_new && !process)
+			process = bpf_task_storage_get(&processes, leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (process && (handing->is_new || process->channel_read_ns))
+			goto grant;
+	}
+	if (!process || !is_retained(process, mono))
+		return 0;
+grant:
+	if (process->attention.request_id && try_lookup_request(&process->attention, mono))
+		return 0;
+	lend(process, opened_ns, weight, mono);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the scheduler knows of each task and of each CPU, and the timers that end turns.
+ *
+ * Two clocks: attention records carry CLOCK_MONOTONIC ("mono"), as user space reads them; queues and epochs use the
+ * cheaper clock of the run queues ("now"). Never compare one with the other.
+ *
+ * Functions that are not static are global ones of BPF: the verifier looks through each of them once, for every argument
+ * that its type allows, and not again for each state of each caller. Inlined into one another, the parts of ops.enqueue()
+ * took more than the million instructions that Linux 6.18 verifies, as soon as there was more than one CPU. So whatever
+ * several callbacks ask, or what branches a lot, is global, and pointers do not leave it: what a map holds is looked up
+ * again by its key.
+ */
+#ifndef APPEASE_TASKS_BPF_H
+#define APPEASE_TASKS_BPF_H
+
+#include "fair.bpf.h"
+#include "groups.bpf.h"
+
+#define MAX_RT_PRIO 100
+#define SCHED_BATCH_POLICY 3
+#define SCHED_IDLE_POLICY 5
+#define SCHED_EXT_POLICY 7
+
+/* Beside those of fair.bpf.h. */
+#define DSQ_OTHER 2
+#define DSQ_IDLE 3
+#define DSQ_OVERDUE 4
+#define DSQ_BACKGROUND 5
+
+/* How often tasks are looked for that waited too long. */
+#define SCAN_NS 100000000ULL
+/* Most tasks that one look goes through. */
+#define SCAN_MAX 1024
+
+/* How often a CPU's timer looks whether realtime work is over. */
+#define RETRY_NS 20000ULL
+
+/* Slices end at ticks: so much later at most. */
+#define LONGEST_TICK_NS 10000000ULL
+
+const volatile u64 slice_ns = 3000000ULL;
+const volatile u64 epoch_ns = 200000000ULL;
+const volatile u64 longest_wait_ns = 1000000000ULL;
+const volatile u32 other_share_pct = 5;
+const volatile bool is_partial;
+
+enum sched_counter {
+	CNT_DIRECT,		/* put on an idle CPU at once */
+	CNT_ATTENDED,		/* queued in the attended lane */
+	CNT_OTHER,		/* queued in the other or the idle lane */
+	CNT_PREEMPTED,		/* running tasks displaced by attended wake-ups */
+	CNT_SHARE_CALLED_IN,	/* turns of the other lane that its share was due for */
+	CNT_OVERDUE,		/* tasks that waited too long */
+	CNT_REENQUEUED,		/* tasks displaced by realtime work that came back to the queues */
+	CNT_DISPLACED,		/* running tasks displaced in the other lane by who had less */
+	CNT_SECTIONS,		/* tasks displaced inside a program that went first to leave it */
+	CNT_HOGS_NOT_TOLD,	/* realtime programs that never sleep, of which user space was not told */
+	NR_SCHED_COUNTERS,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NR_SCHED_COUNTERS);
+	__type(key, u32);
+	__type(value, u64);
+} sched_counters SEC(".maps");
+
+/* CPU time by lane of exited tasks, by command name. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, char[APPEASE_COMM_LEN]);
+	__type(value, struct appease_command);
+} commands SEC(".maps");
+
+struct task_ctx {
+	u64 lane_ns[APPEASE_NR_LANES];
+	u64 queued_ns;	/* since when it waits in a queue of ours; of a kernel thread that sleeps: since when */
+	u64 ran_ns;	/* sum_exec_runtime when last looked at */
+	u64 turn_ns;	/* CPU time since it last woke up */
+	u64 asked_ns;	/* of a kernel thread: when it last woke up, CLOCK_MONOTONIC */
+	u64 burst_ns;	/* what it wants of that, on the average */
+	u64 made_ns;	/* policy cas: when its process was made */
+	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
+	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
+	u64 woken_for;	/* request of who woke it up last; 0: none */
+	u64 turn_request;	/* which request it served when that was looked at last; 0: none */
+	u32 turn_for;	/* customer who pays for its turns; 0: nobody has to share */
+	u32 customer;	/* whose event woke it up last; 0: not known */
+	u32 lane;	/* in which it was queued last */
+	u32 group;	/* cgroup whose weight counts; 0: the root */
+	u32 sections;	/* so often in a row it went first to leave a program, see sections.bpf.h */
+	u32 mistaken;	/* so many more requests that it reads must be of who woke it, until that is believed again */
+	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task_ctx);
+} task_ctxs SEC(".maps");
+
+struct cpu_ctx {
+	u64 lane_ns[APPEASE_NR_LANES];	/* CPU time since the scheduler was attached; first, user space reads it */
+	u64 epoch_start_ns;
+	u64 share_ns;	/* what the other lanes must get of this epoch */
+	u64 other_ns;	/* what they got */
+	u64 unpaid_ns;	/* of that, since somebody attended last waited for their turn */
+	u64 overdue_until_ns;	/* until when they had what overdue tasks may take */
+	u64 kernel_ns;	/* what kernel threads got */
+	u64 displaced_ns;	/* when somebody in the other lane last took the CPU from another */
+	u32 is_timed;	/* what runs is to end by the CPU's timer */
+	u32 timed_pid;	/* if it is that task; 0: whichever was to run next */
+	u64 releases;	/* ops.cpu_release() is at work: its programs count as the displaced task's */
+	u64 stays;	/* an attended task that was woken here may have this CPU before another one is told, see call() */
+	u32 stays_in;	/* its queue */
+	s32 next_cpu;	/* which one is told then */
+	u64 is_called;	/* an attended task waits for this CPU to look, or may soon: others call other CPUs */
+	u64 turn;	/* the other lane is at its guaranteed turn: only modest customers displace it */
+	/* Policy cas: the unhappiest of those who wait, in this look at the queue. */
+	s64 best;	/* U of its request; ns */
+	s64 best_share;	/* its own */
+	s32 best_pid;	/* 0: nobody waits */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct cpu_ctx);
+} cpu_ctxs SEC(".maps");
+
+struct timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} timers SEC(".maps");
+
+/* By CPU, see end_after(); user space says how many there are. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} cpu_timers SEC(".maps");
+
+/* Clock of the other lanes, see progress_clock(); no less than the smallest virtual time in their queue. */
+static u64 queue_vtime;
+
+/*
+ * Whether a queue may hold something: set before each insertion, cleared by whoever finds the queue empty. Saves the
+ * look-up of an empty queue at each dispatch.
+ */
+static bool maybe_background, maybe_idle, maybe_overdue, maybe_other;
+
+/*
+ * On one CPU: so many tasks of the other lanes may be in the local queue, put there because nobody else waited. Attended
+ * tasks go before them.
+ */
+static u64 plain_waiting;
+
+/* On one CPU: the running task is being displaced by one that goes on with its turn. */
+static bool gives_way;
+
+/*
+ * With several CPUs the flags say nothing: the insertion happens only after ops.enqueue() has returned, and another CPU
+ * may find the queue empty in between and clear the flag of a queue that then holds a task.
+ */
+static __always_inline bool may_hold(const bool *maybe)
+{
+	return nr_cpus > 1 || *maybe;
+}
+
+static __always_inline void count_sched(u32 which)
+{
+	u64 *counter = bpf_map_lookup_elem(&sched_counters, &which);
+
+	if (counter)
+		(*counter)++;
+}
+
+static __always_inline struct task_ctx *try_task_ctx(struct task_struct *p)
+{
+	return bpf_task_storage_get(&task_ctxs, p, 0, 0);
+}
+
+static __always_inline struct cpu_ctx *this_cpu_ctx(void)
+{
+	u32 zero = 0;
+
+	return bpf_map_lookup_elem(&cpu_ctxs, &zero);
+}
+
+static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
+{
+	u32 zero = 0;
+
+	return nr_cpus == 1 ? this_cpu_ctx() : bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
+}
+
+/* Of the CPU that @p runs or waits on, which need not be this one. */
+static __always_inline struct cpu_ctx *cpu_ctx_of_task(struct task_struct *p)
+{
+	return cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+}
+
+static int end_run(void *map, int *cpu, struct bpf_timer *timer)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(*cpu);
+	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
+
+	if (!cctx || !cctx->is_timed)
+		return 0;
+	/* It has not begun: realtime work is before it. */
+	if (curr && curr->prio < MAX_RT_PRIO) {
+		bpf_timer_start(timer, RETRY_NS, 0);
+		return 0;
+	}
+	cctx->is_timed = 0;
+	/* That one has ended its turn, and what was in the local queue came next, of which ops.dispatch() hears nothing. */
+	if (curr && cctx->timed_pid && curr->pid != cctx->timed_pid)
+		return 0;
+	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/*
+ * The task @pid, which runs on @cpu or is about to, has @ns, whatever its slice, which ends at a tick; 0: whichever runs next. False
+ * if that cannot be.
+ */
+static __always_inline bool end_after(u32 cpu, u32 pid, u64 ns)
+{
+	struct timer *timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+	if (!timer || !cctx)
+		return false;
+	cctx->is_timed = 1;
+	cctx->timed_pid = pid;
+	return !bpf_timer_start(&timer->timer, ns, 0);
+}
+
+__noinline s32 init_cpu_timer(u32 cpu)
+{
+	struct timer *timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
+
+	if (!timer)
+		return -ENOENT;
+	bpf_timer_init(&timer->timer, &cpu_timers, CLOCK_MONOTONIC);
+	return bpf_timer_set_callback(&timer->timer, end_run);
+}
+
+/* Lane of @p when nobody waits for it. */
+static __always_inline u32 plain_lane(const struct task_struct *p)
+{
+	return p->policy == SCHED_IDLE_POLICY ? APPEASE_LANE_IDLE : APPEASE_LANE_OTHER;
+}
+
+#endif
