@@ -41,6 +41,8 @@ pub struct Launch<'a> {
     pub argv: Vec<String>,
     /// Where it is put.
     pub scopes: Scopes,
+    /// The application whose group it shares; none: it has its own.
+    pub shares: Option<&'a str>,
     /// Keep it from running until [`Program::open_gate`].
     pub gated: bool,
     /// Have its standard input written by the session.
@@ -53,7 +55,7 @@ impl<'a> Launch<'a> {
     /// A program with its arguments.
     pub fn new<S: AsRef<str>>(name: &'a str, scopes: Scopes, argv: &[S]) -> Self {
         let argv = argv.iter().map(|word| word.as_ref().to_owned()).collect();
-        Self { name, argv, scopes, gated: false, typed_into: false, piped: false }
+        Self { name, argv, scopes, shares: None, gated: false, typed_into: false, piped: false }
     }
 
     /// Starts it, in a session of its own.
@@ -62,7 +64,7 @@ impl<'a> Launch<'a> {
         let file = File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let mut command = Command::new("/proc/self/exe");
         command.arg("enter");
-        if let Some(scope) = self.scopes.of(self.name)? {
+        if let Some(scope) = self.scopes.of(self.shares.unwrap_or(self.name))? {
             command.arg("--scope").arg(scope);
         }
         if let Some(nice) = self.scopes.nice() {

@@ -4,7 +4,7 @@
 use std::{fs, os::unix::fs::chown, path::Path};
 
 use anyhow::{Context, Result, bail};
-use appease_scenario::Load;
+use appease_scenario::{Grouping, Load};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     far::FarSide,
     probe::Probe,
     scope::Scopes,
+    system::TOOLS,
     tree,
 };
 
@@ -34,6 +35,10 @@ pub struct Starter<'a> {
     pub scopes: Scopes,
     /// The user who logs in for it; nobody if it starts locally.
     pub user: Option<(&'a FarSide, &'a str)>,
+    /// How the load's processes are put into groups, where `scopes` has some.
+    pub layout: Grouping,
+    /// The first application.
+    pub first: Option<&'a str>,
 }
 
 /// A load at work.
@@ -98,10 +103,27 @@ fn command_line(load: Load, quiet: &str) -> Option<String> {
     }
 }
 
+/// A shell's script that starts so many hogs, each in a group of its own.
+fn each_in_its_own(hogs: u32, scopes: Scopes) -> Result<String> {
+    let mut script = String::new();
+    for hog in 0..hogs {
+        let Some(dir) = scopes.of(&format!("load-{hog}"))? else { bail!("there are no groups to put hogs into") };
+        let enter = format!("{TOOLS}/appease-guest enter --scope {}", dir.display());
+        script.push_str(&format!("{enter} stress-ng --quiet --cpu 1 --temp-path /tmp & "));
+    }
+    Ok(script + "wait")
+}
+
 /// The load's first process, which waits for a line on its standard input.
 fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor> {
     let Some((far, user)) = starter.user else {
-        let program = Launch { gated: true, ..Launch::new("load", starter.scopes, &["sh", "-c", script]) }.start()?;
+        let shares = starter.first.filter(|_| starter.layout == Grouping::ScopesShared);
+        let script = match load {
+            Load::Hogs(n) if starter.layout == Grouping::ScopesMany => each_in_its_own(n, starter.scopes)?,
+            _ => script.to_owned(),
+        };
+        let launch = Launch::new("load", starter.scopes, &["sh", "-c", &script]);
+        let program = Launch { gated: true, shares, ..launch }.start()?;
         return Ok(Competitor { load, root: program.pid(), program: Some(program) });
     };
     // One of an earlier round.
@@ -148,7 +170,9 @@ impl Competitor {
                 let is_hog = |child: &&u32| {
                     fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG)
                 };
-                children(self.root).iter().filter(is_hog).count() >= n as usize
+                let started = children(self.root);
+                let below = started.iter().flat_map(|child| children(*child)).collect::<Vec<u32>>();
+                started.iter().chain(&below).filter(is_hog).count() >= n as usize
             }
             Load::Build(_) => fs::read_dir(BUILD_DIR).is_ok_and(|mut entries| {
                 entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "o")))

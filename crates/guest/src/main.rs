@@ -30,7 +30,9 @@ mod session;
 mod site;
 mod spinner;
 mod system;
+mod trace;
 mod tree;
+mod turns;
 mod typist;
 mod verified;
 mod visitor;
@@ -52,6 +54,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours
+       appease-guest check-loads                           the same for each policy, and how long each takes to start
        appease-guest check-classes                         check shares by nice value and policy, and realtime classes
        appease-guest check-cpus                            check affinity, and a CPU that goes and comes
        appease-guest check-leaving                         check what our scheduler leaves behind
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         ["check-served"] => sense::check_served(""),
         ["check-served", part] => sense::check_served(part),
         ["check-programs"] => verified::check(),
+        ["check-loads"] => verified::check_loads(),
         ["check-classes"] => classes::check(),
         ["check-cpus"] => classes::check_cpus(),
         ["check-leaving"] => classes::check_leaving(),

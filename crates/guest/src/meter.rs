@@ -84,12 +84,18 @@ pub struct Answers {
 }
 
 /// Time from each key, in order, to the update that shows its character.
+pub fn echoes(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
+    let (spans, unanswered) = echo_spans(records, window, waits);
+    Answers { ms: spans.into_iter().map(|(from_ns, shown_ns)| to_ms(shown_ns - from_ns)).collect(), unanswered }
+}
+
+/// When each key was pressed and when it was shown, in order, and how many were not.
 ///
 /// Characters are shown in the order in which they were typed, so an update answers the keys that wait longest, as many as
 /// it shows. That an update comes after a key does not make it that key's: with every character 160 ms late and a key each
 /// 150 ms, each comes 10 ms after the next key. A key's wait therefore does not end with the next press.
-pub fn echoes(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
-    let mut found = Answers::default();
+pub fn echo_spans(records: &[Record], window: &Window, waits: &[Wait]) -> (Vec<(u64, u64)>, usize) {
+    let mut found = Vec::new();
     let mut typed = waits.iter().map(|wait| wait.from_ns).peekable();
     let mut waiting = VecDeque::new();
     for record in records {
@@ -99,26 +105,31 @@ pub fn echoes(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
         }
         waiting.extend(std::iter::from_fn(|| typed.next_if(|&from_ns| from_ns < record.at_ns)));
         let shown = window.characters_in(clips).map_or(waiting.len(), |shown| shown.min(waiting.len()));
-        found.ms.extend(waiting.drain(..shown).map(|from_ns| to_ms(record.at_ns - from_ns)));
+        found.extend(waiting.drain(..shown).map(|from_ns| (from_ns, record.at_ns)));
     }
-    found.unanswered = waiting.len() + typed.count();
-    found
+    (found, waiting.len() + typed.count())
 }
 
-/// Time from each stroke to the end of its output: the last update of its own.
+/// Time from each stroke to the end of its output.
 pub fn outputs(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
-    let mut found = Answers::default();
+    let (spans, unanswered) = output_spans(records, window, waits);
+    Answers { ms: spans.into_iter().map(|(from_ns, shown_ns)| to_ms(shown_ns - from_ns)).collect(), unanswered }
+}
+
+/// When each stroke was typed and when the last update of its own was shown, in order, and how many had none.
+pub fn output_spans(records: &[Record], window: &Window, waits: &[Wait]) -> (Vec<(u64, u64)>, usize) {
+    let (mut found, mut unanswered) = (Vec::new(), 0);
     for wait in waits {
         let own = records.iter().rfind(|record| {
             let Happening::Update(clips) = &record.what else { return false };
             wait.from_ns < record.at_ns && record.at_ns < wait.until_ns && window.is_touched_by(clips)
         });
         match own.filter(|last| wait.done_ns.is_none_or(|done_ns| last.at_ns > done_ns)) {
-            Some(update) => found.ms.push(to_ms(update.at_ns - wait.from_ns)),
-            None => found.unanswered += 1,
+            Some(update) => found.push((wait.from_ns, update.at_ns)),
+            None => unanswered += 1,
         }
     }
-    found
+    (found, unanswered)
 }
 
 /// What became of a video.

@@ -27,14 +27,16 @@ use crate::{
     host::{self, Host},
     keyboard::Hands,
     load::{self, Competitor},
-    meter::Window,
+    meter::{self, Window},
     mix::{self, InForce},
-    probe::{Observe, Probe},
+    probe::{Observe, Probe, Seen},
     scheduler::{Kind, Scheduler},
     scope::Scopes,
     screen::{self, Screen},
     spinner::Spinner,
     system,
+    trace::{Trace, Traced},
+    turns,
     typist::{self, Crew},
 };
 
@@ -168,8 +170,9 @@ impl<'a> Session<'a> {
         let (own, typists) = if mixed { (ABOVE_MIXES, ABOVE_MIXES) } else { (SESSION_PRIORITY, TYPIST_PRIORITY) };
         set_realtime(rustix::process::getpid().as_raw_nonzero().get(), own)?;
         system::tune();
+        turns::bound(job.machine)?;
         let mut session = Self {
-            scopes: kind.scopes()?,
+            scopes: if job.machine.layout.is_flat() { kind.scopes()? } else { Scopes::each_its_own()? },
             spinner: Some(Spinner::start(job.machine.mode)?),
             typist_priority: typists,
             job,
@@ -222,6 +225,7 @@ impl<'a> Session<'a> {
         scheduler.must_be_in_charge()?;
         let lanes_before = self.lanes(scheduler)?;
 
+        let trace = self.job.trace.then(Trace::begin).transpose()?;
         let begin_ns = match &mut round.probe {
             Some(probe) => probe.begin()?,
             None => now_ns(),
@@ -241,6 +245,7 @@ impl<'a> Session<'a> {
         let log = actors.typing.take().map(joined).transpose()?;
         let visited = actors.visiting.take().map(joined).transpose()?;
         let end_ns = now_ns();
+        let traced = trace.map(Trace::end).transpose()?;
         // First what the loops have done: to read what the probe saw takes a while, in which they go on.
         self.add_loops(metrics, &mut findings);
         spent.add_to(self, metrics);
@@ -262,6 +267,9 @@ impl<'a> Session<'a> {
             self.add_visits(&visited, metrics, &mut findings);
         }
         if let Some(seen) = seen {
+            if let Some(traced) = traced {
+                self.tell_trace(&traced, &seen, log.as_ref(), end_ns);
+            }
             self.add_screen(&seen, log.as_ref(), begin_ns, end_ns, metrics, &mut findings);
             if let Some(sched) = &seen.sched {
                 figures::add_sched(sched, &self.job, end_ns - begin_ns, metrics);
@@ -294,6 +302,26 @@ impl<'a> Session<'a> {
         }
         self.windows.clear();
         self.players.clear();
+    }
+
+    /// What the CPUs did while keys were answered.
+    fn tell_trace(&mut self, traced: &Traced, seen: &Seen, log: Option<&typist::Log>, end_ns: u64) {
+        let presses = meter::presses(&seen.records);
+        let mut texts = Vec::new();
+        for meter in &self.job.scenario.meters {
+            let spans_of = match meter.kind {
+                MeterKind::KeyToScreen => meter::echo_spans,
+                MeterKind::Command => meter::output_spans,
+                _ => continue,
+            };
+            let Some(window) = self.windows.get(&meter.app) else { continue };
+            let waits = self.waits(&meter.app, log, &presses, end_ns);
+            let (spans, _) = spans_of(&seen.records, window, &waits);
+            texts.push(traced.told(&meter.app, &spans));
+        }
+        for text in texts {
+            self.host.tell(&Event::Trace { text });
+        }
     }
 
     fn needs_screen(&self) -> bool {

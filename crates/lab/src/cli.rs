@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use appease_scenario::{Load, Mode};
+use appease_scenario::{Grouping, Load, Mode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{debian::Wanted, scheduler::Scheduler};
@@ -40,7 +40,7 @@ pub enum Command {
 /// How a machine counts time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ModeName {
-    /// One CPU; an executed instruction is a nanosecond
+    /// An executed instruction is a nanosecond; several CPUs share the clock, so N busy ones have a N-th of the speed each
     Exact,
     /// Several CPUs in host time: only ratios and order mean something
     Parallel,
@@ -51,6 +51,30 @@ impl From<ModeName> for Mode {
         match name {
             ModeName::Exact => Self::Exact,
             ModeName::Parallel => Self::Parallel,
+        }
+    }
+}
+
+/// How programs are put into cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LayoutName {
+    /// All in the root group
+    Flat,
+    /// Each application, session and load in a group of its own below slices, as systemd puts them
+    Scopes,
+    /// The same, each of the load's processes in a group of its own
+    ScopesMany,
+    /// The same, the load in the group of the first application
+    ScopesShared,
+}
+
+impl From<LayoutName> for Grouping {
+    fn from(name: LayoutName) -> Self {
+        match name {
+            LayoutName::Flat => Self::Flat,
+            LayoutName::Scopes => Self::Scopes,
+            LayoutName::ScopesMany => Self::ScopesMany,
+            LayoutName::ScopesShared => Self::ScopesShared,
         }
     }
 }
@@ -74,9 +98,12 @@ pub struct MachineArgs {
     /// How the machine counts time [default: exact, for a shell parallel]
     #[arg(long, value_enum)]
     pub mode: Option<ModeName>,
-    /// CPUs of the machine: 1 in exact mode, 1 to 64 in parallel mode [default: 1 or 2]
+    /// CPUs of the machine, 1 to 64 [default: 1 in exact mode, 2 in parallel mode]
     #[arg(long, value_name = "N")]
     pub cpus: Option<u32>,
+    /// How programs are put into cgroups [default: as the scheduler's name says, flat but for eevdf-scopes]
+    #[arg(long, value_enum)]
+    pub layout: Option<LayoutName>,
 }
 
 /// Arguments of `run`.
@@ -122,6 +149,9 @@ pub struct RunArgs {
     /// Save a picture of each machine's screen here
     #[arg(long, value_name = "DIR")]
     pub screenshots: Option<PathBuf>,
+    /// Save here what the CPUs did while the slowest and the middle keys of each run were answered: wake-ups, kicks, switches
+    #[arg(long, value_name = "DIR")]
+    pub trace: Option<PathBuf>,
     /// Host seconds after which a run is given up; a machine of several runs has as many times that [default: by its length]
     #[arg(long, value_name = "SECONDS")]
     pub time_limit: Option<u64>,

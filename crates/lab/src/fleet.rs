@@ -248,8 +248,8 @@ impl Fleet<'_> {
             }
             Progress::Note(note) => self.steps.note(&format!("{title}: {note}")),
         };
-        let screenshot = planned.screenshot.as_deref();
-        let runs = vm::run(spec.clone(), job, planned.limits, screenshot, self.interrupt, &tell);
+        let keep = vm::Keepsakes { screenshot: planned.screenshot.as_deref(), trace: planned.trace.as_deref() };
+        let runs = vm::run(spec.clone(), job, planned.limits, keep, self.interrupt, &tell);
         bar.finish_and_clear();
         if self.interrupt.is_set() {
             return None;

@@ -43,6 +43,8 @@ pub struct Planned {
     pub limits: Limits,
     /// Where its picture goes.
     pub screenshot: Option<PathBuf>,
+    /// Where its trace goes.
+    pub trace: Option<PathBuf>,
 }
 
 /// What shall run.
@@ -86,8 +88,10 @@ impl Plan {
                 bail!("--out {}: it is a directory, or its directory is not there: create it first", out.display());
             }
         }
-        if let Some(dir) = &args.screenshots {
-            fs::create_dir_all(dir).with_context(|| format!("create {} for screenshots", dir.display()))?;
+        for (dir, what) in [(&args.screenshots, "screenshots"), (&args.trace, "traces")] {
+            if let Some(dir) = dir {
+                fs::create_dir_all(dir).with_context(|| format!("create {} for {what}", dir.display()))?;
+            }
         }
         let mut runs = Vec::new();
         for scenario in &scenarios {
@@ -104,7 +108,7 @@ impl Plan {
                 }
             }
         }
-        let jobs = args.jobs.unwrap_or_else(|| default_jobs(machine.cpus)).min(runs.len());
+        let jobs = args.jobs.unwrap_or_else(|| default_jobs(machine)).min(runs.len());
         Ok(Self { runs, machine, jobs, tools })
     }
 }
@@ -124,12 +128,17 @@ fn planned(
         None => Duration::from_secs_f64(BASE_LIMIT_S + HOST_PER_VIRTUAL * (scenario.duration_s + scenario.settle_s)),
     };
     let total = each.saturating_mul(u32::try_from(schedulers.len() * scenario.turns(load).len())?);
-    let name = format!("{}-{scheduler}-{load}-{kernel}.png", scenario.name).replace([':', '/'], "_");
-    let screenshot = match &args.screenshots {
-        // QEMU writes it, and has another working directory in mind than we.
-        Some(dir) => Some(fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?.join(name)),
-        None => None,
+    let cpus = if machine.cpus > 1 { format!("-{}cpus", machine.cpus) } else { String::new() };
+    let name = format!("{}-{scheduler}-{load}-{kernel}{cpus}", scenario.name).replace([':', '/'], "_");
+    // QEMU writes a picture, and has another working directory in mind than we.
+    let place = |dir: &Option<PathBuf>, ending: &str| match dir {
+        Some(dir) => {
+            let dir = fs::canonicalize(dir).with_context(|| format!("find {}", dir.display()))?;
+            anyhow::Ok(Some(dir.join(format!("{name}.{ending}"))))
+        }
+        None => Ok(None),
     };
+    let (screenshot, trace) = (place(&args.screenshots, "png")?, place(&args.trace, "txt")?);
     Ok(Planned {
         job: Job {
             scenario: scenario.clone(),
@@ -138,10 +147,12 @@ fn planned(
             load,
             machine,
             screenshot: screenshot.is_some(),
+            trace: trace.is_some(),
         },
         kernel: kernel.clone(),
         limits: Limits { boot: BOOT_LIMIT.min(total), total },
         screenshot,
+        trace,
     })
 }
 
@@ -169,13 +180,12 @@ fn adapted(scenario: Scenario, args: &RunArgs) -> Result<Scenario> {
 pub fn machine(args: &MachineArgs, default: Mode) -> Result<Machine> {
     let mode = args.mode.map_or(default, Mode::from);
     let cpus = match (mode, args.cpus) {
-        (Mode::Exact, None | Some(1)) => 1,
-        (Mode::Exact, Some(n)) => bail!("--cpus is {n}: exact mode has 1 CPU; for more write --mode parallel"),
+        (Mode::Exact, None) => 1,
         (Mode::Parallel, None) => 2,
-        (Mode::Parallel, Some(n)) if (1..=MOST_CPUS).contains(&n) => n,
-        (Mode::Parallel, Some(n)) => bail!("--cpus is {n}: allowed is 1 to {MOST_CPUS}"),
+        (_, Some(n)) if (1..=MOST_CPUS).contains(&n) => n,
+        (_, Some(n)) => bail!("--cpus is {n}: allowed is 1 to {MOST_CPUS}"),
     };
-    Ok(Machine { mode, cpus })
+    Ok(Machine { mode, cpus, layout: args.layout.map(Into::into).unwrap_or_default() })
 }
 
 /// A scenario by name, or by its file.
@@ -227,7 +237,9 @@ fn tools(layout: &Layout, schedulers: &[Scheduler]) -> Result<BTreeMap<String, P
 }
 
 /// One machine for each processor that it can have for itself, as memory allows.
-pub(crate) fn default_jobs(cpus: u32) -> usize {
+pub(crate) fn default_jobs(machine: Machine) -> usize {
+    // The CPUs of an exact machine take turns on one.
+    let cpus = if machine.mode == Mode::Exact { 1 } else { machine.cpus };
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let by_processor = processors / usize::try_from(cpus).unwrap_or(usize::MAX).max(1);
     let by_memory = available_memory_mib()
@@ -246,7 +258,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use anyhow::Result;
-    use appease_scenario::{Machine, Mode};
+    use appease_scenario::{Grouping, Machine, Mode};
 
     use super::{MOST_CPUS, Plan, machine, scenario};
     use crate::{
@@ -330,7 +342,7 @@ mod tests {
         let told = |line: &str| told(&layout, dir.path(), line);
         insta::assert_snapshot!(told("work"), @r#"scenario "work" is not known (PROJECT/scenarios/work.toml is not there): there is nap"#);
         insta::assert_snapshot!(told("nap --under scx_flash"), @"scheduler scx_flash is not built (PROJECT/target/lab/peers/bin/scx_flash is not there): run `appease-lab peers scx_flash`");
-        insta::assert_snapshot!(told("nap --cpus 2"), @"--cpus is 2: exact mode has 1 CPU; for more write --mode parallel");
+        insta::assert_snapshot!(told("nap --cpus 65"), @"--cpus is 65: allowed is 1 to 64");
         insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
         insta::assert_snapshot!(told("nap --settle 301"), @"--settle is 301: allowed is 0 to 300");
         insta::assert_snapshot!(told("nap --load users:3"), @r#"load users:3: scenario "nap" has no application of kind ssh"#);
@@ -365,14 +377,14 @@ mod tests {
 
     #[test]
     fn machines() -> Result<()> {
-        let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: None }, Mode::Exact)?;
-        assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2 });
+        let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: None, layout: None }, Mode::Exact)?;
+        assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2, layout: Grouping::Flat });
         for (cpus, allowed) in [(0, false), (1, true), (MOST_CPUS, true), (MOST_CPUS + 1, false)] {
-            let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus) };
+            let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus), layout: None };
             assert_eq!(machine(&args, Mode::Exact).is_ok(), allowed, "{cpus}");
         }
         let help = Cli::command().find_subcommand_mut("run").map(|run| run.render_long_help().to_string());
-        assert!(help.is_some_and(|help| help.contains(&format!("1 to {MOST_CPUS} in parallel mode"))));
+        assert!(help.is_some_and(|help| help.contains(&format!("1 to {MOST_CPUS}"))));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use crate::{Load, Metric, Scenario};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// One CPU; one executed instruction is one nanosecond.
+    /// One executed instruction is one nanosecond. Several CPUs share that clock.
     Exact,
     /// Several CPUs in host time: only ratios and order mean something.
     Parallel,
@@ -23,6 +23,33 @@ pub struct Machine {
     pub mode: Mode,
     /// Number of CPUs.
     pub cpus: u32,
+    /// How programs are put into cgroups, whatever schedules.
+    #[serde(default, skip_serializing_if = "Grouping::is_flat")]
+    pub layout: Grouping,
+}
+
+/// How programs are put into cgroups.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Grouping {
+    /// All in the root group.
+    #[default]
+    Flat,
+    /// Each application, session and service in a group of its own with the default weight, below slices, as systemd puts them;
+    /// the load, too.
+    Scopes,
+    /// The same, but each of the load's processes in a group of its own. A build, whose processes come and go, has one.
+    ScopesMany,
+    /// The same, but the load in the group of the first application.
+    ScopesShared,
+}
+
+impl Grouping {
+    /// Whether nothing is in a group.
+    #[must_use]
+    pub fn is_flat(&self) -> bool {
+        *self == Self::Flat
+    }
 }
 
 /// What one virtual machine shall do.
@@ -41,6 +68,9 @@ pub struct Job {
     pub machine: Machine,
     /// Ask the host for a screenshot in the middle of the measurement.
     pub screenshot: bool,
+    /// Tell what the CPUs did while keys were answered.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trace: bool,
 }
 
 impl Job {
@@ -82,6 +112,11 @@ pub enum Event {
     },
     /// The host should take a picture of the screen now.
     Screenshot,
+    /// What the CPUs did while keys were answered, as text for people.
+    Trace {
+        /// Lines, or a part of them.
+        text: String,
+    },
     /// The end of the measurement under one scheduler; after the last one nothing follows.
     Result {
         /// How it ended.

@@ -12,7 +12,7 @@ mod report;
 mod scenario;
 mod visit;
 
-pub use job::{Event, Job, Machine, Mode, Outcome};
+pub use job::{Event, Grouping, Job, Machine, Mode, Outcome};
 pub use load::{Load, ParseLoadError};
 pub use mix::{Class, Mix, ParseClassError, scheduler_and_mix};
 pub use part::Part;

@@ -94,7 +94,7 @@ impl Session<'_> {
     }
 
     /// The strokes into one application, in the order in which they were typed.
-    fn waits(&self, app: &str, log: Option<&typist::Log>, presses: &[u64], end_ns: u64) -> Vec<Wait> {
+    pub(super) fn waits(&self, app: &str, log: Option<&typist::Log>, presses: &[u64], end_ns: u64) -> Vec<Wait> {
         let typists = self.job.scenario.typists.iter().enumerate().filter(|(_, spec)| spec.into == app);
         let mut waits: Vec<_> = typists
             .flat_map(|(index, _)| log.map(|log| log.waits(index, presses, end_ns)).unwrap_or_default())

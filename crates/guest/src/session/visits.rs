@@ -39,7 +39,8 @@ impl Session<'_> {
     /// Who starts the load.
     pub(super) fn starter(&self) -> Starter<'_> {
         let user = self.far.as_ref().zip(self.job.scenario.load_by.as_deref());
-        Starter { scopes: self.scopes, user }
+        let first = self.job.scenario.apps.first().map(|app| app.id.as_str());
+        Starter { scopes: self.scopes, user, layout: self.job.machine.layout, first }
     }
 
     /// Everybody who logs in, at their first prompts.

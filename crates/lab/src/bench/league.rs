@@ -234,7 +234,7 @@ mod tests {
     use std::fs;
 
     use anyhow::Result;
-    use appease_scenario::{Load, Machine, Metric, Mode, Outcome, Report, Run};
+    use appease_scenario::{Grouping, Load, Machine, Metric, Mode, Outcome, Report, Run};
 
     use super::{mishaps, rows, versions};
     use crate::bench::{document::Document, matrix::Matrix, table::markdown};
@@ -245,7 +245,7 @@ mod tests {
             scheduler: (*scheduler).into(),
             load,
             kernel: "7.2.13+deb14-amd64".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1 },
+            machine: Machine { mode: Mode::Exact, cpus: 1, layout: Grouping::Flat },
             outcome: if figure.is_some() { Outcome::Ok } else { Outcome::Evicted },
             detail: if figure.is_some() { String::new() } else { "runnable task stall\nmore".into() },
             metrics: figure.map(|value| ("video_fps".to_owned(), Metric::Scalar { value })).into_iter().collect(),

@@ -160,7 +160,7 @@ impl Bench<'_> {
             plan.runs.extend(other.runs);
             plan.tools.extend(other.tools);
         }
-        plan.jobs = args.jobs.unwrap_or_else(|| crate::plan::default_jobs(1)).min(plan.runs.len());
+        plan.jobs = args.jobs.unwrap_or_else(|| crate::plan::default_jobs(plan.machine)).min(plan.runs.len());
         let (begun, done, lock) = (Instant::now(), AtomicUsize::new(0), Mutex::new(()));
         let keep = |index: usize, runs: &[Run]| -> Result<()> {
             let (cell, _guard) = (&cells[index], lock.lock());
@@ -190,7 +190,7 @@ impl Bench<'_> {
             same_boot: false,
             load: vec![cell.load],
             kernel: vec![cell.kernel.clone()],
-            machine: MachineArgs { mode: None, cpus: None },
+            machine: MachineArgs { mode: None, cpus: None, layout: None },
             json: false,
             out: None,
             jobs: args.jobs,
@@ -198,6 +198,7 @@ impl Bench<'_> {
             duration: None,
             settle: cell.settle_s,
             screenshots: None,
+            trace: None,
             time_limit: None,
             verbose: false,
         }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     process::Stdio,
@@ -47,8 +47,16 @@ pub enum Progress {
     Note(String),
 }
 
-/// Runs `job` in the machine `spec`, whose console, cable, sockets and job disk are filled in here. A picture is saved to
-/// `screenshot` when the guest asks for it.
+/// What a machine leaves beside its results.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Keepsakes<'a> {
+    /// A picture of its screen, when the guest asks for it.
+    pub screenshot: Option<&'a Path>,
+    /// What its CPUs did while keys were answered.
+    pub trace: Option<&'a Path>,
+}
+
+/// Runs `job` in the machine `spec`, whose console, cable, sockets and job disk are filled in here.
 ///
 /// # Errors
 /// When the user interrupts, or the host cannot even try; all else is an outcome.
@@ -56,7 +64,7 @@ pub fn run(
     mut spec: Spec,
     job: &Job,
     limits: Limits,
-    screenshot: Option<&Path>,
+    keep: Keepsakes,
     interrupt: &Interrupt,
     progress: &dyn Fn(Progress),
 ) -> Result<Vec<Run>> {
@@ -78,7 +86,11 @@ pub fn run(
         qemu: Qemu::start(command)?,
         control,
         qmp: None,
-        screenshot: screenshot.map(Path::to_owned),
+        screenshot: keep.screenshot.map(Path::to_owned),
+        trace: keep
+            .trace
+            .map(|path| File::create(path).with_context(|| format!("create {}", path.display())))
+            .transpose()?,
         xorg_ready: None,
         results: Vec::new(),
         notes: Vec::new(),
@@ -171,6 +183,7 @@ struct Machine {
     control: UnixListener,
     qmp: Option<Qmp>,
     screenshot: Option<PathBuf>,
+    trace: Option<File>,
     /// Host time from the start until then.
     xorg_ready: Option<Duration>,
     results: Vec<Event>,
@@ -223,6 +236,12 @@ impl Machine {
                     if let Err(error) = self.take_screenshot() {
                         progress(Progress::Note(format!("{error:#}")));
                         self.notes.push(format!("{error:#}"));
+                    }
+                }
+                Some(Event::Trace { text }) => {
+                    let written = self.trace.as_mut().map_or(Ok(()), |file| file.write_all(text.as_bytes()));
+                    if let Err(error) = written {
+                        self.notes.push(format!("the trace is not whole: {error}"));
                     }
                 }
                 Some(result @ Event::Result { .. }) => {
@@ -292,7 +311,7 @@ fn lines(stream: UnixStream) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use appease_scenario::{Load, Machine, Metric, Mode, Scenario};
+    use appease_scenario::{Grouping, Load, Machine, Metric, Mode, Scenario};
 
     use super::*;
 
@@ -304,8 +323,9 @@ mod tests {
             scheduler: "eevdf".into(),
             then: vec!["scx_lavd".into(), "appease".into()],
             load: Load::None,
-            machine: Machine { mode: Mode::Parallel, cpus: 2 },
+            machine: Machine { mode: Mode::Parallel, cpus: 2, layout: Grouping::Flat },
             screenshot: false,
+            trace: false,
         };
         let result = |outcome, detail: &str| Event::Result {
             outcome,

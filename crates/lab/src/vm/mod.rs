@@ -9,6 +9,6 @@ mod workspace;
 
 pub use command::{Accelerator, Console, Disk, MEMORY_MIB, Spec, command, kvm_works};
 pub use console::tail;
-pub use machine::{Limits, Progress, run};
+pub use machine::{Keepsakes, Limits, Progress, run};
 pub use process::Qemu;
 pub use workspace::sweep;

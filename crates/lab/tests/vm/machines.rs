@@ -29,12 +29,25 @@ pub struct Spec {
     pub seconds: Option<u32>,
     /// How long the load is there before, where that is not the scenario's, seconds.
     pub settle_s: Option<u32>,
+    /// CPUs of the exact machine.
+    pub cpus: u32,
+    /// Each program in a cgroup of its own.
+    pub in_scopes: bool,
 }
 
 impl Spec {
     /// A run on the default kernel.
     pub fn new(scenario: &'static str, scheduler: &'static str, load: &'static str) -> Self {
-        Self { scenario, scheduler, load, kernel: "default".into(), seconds: None, settle_s: None }
+        Self {
+            scenario,
+            scheduler,
+            load,
+            kernel: "default".into(),
+            seconds: None,
+            settle_s: None,
+            cpus: 1,
+            in_scopes: false,
+        }
     }
 
     /// The same on another kernel.
@@ -49,6 +62,18 @@ impl Spec {
         self
     }
 
+    /// The same, on a machine of so many CPUs.
+    pub fn on_cpus(mut self, cpus: u32) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// The same, each program in a cgroup of its own.
+    pub fn in_scopes(mut self) -> Self {
+        self.in_scopes = true;
+        self
+    }
+
     /// The same, so long.
     pub fn lasting(mut self, seconds: u32) -> Self {
         self.seconds = Some(seconds);
@@ -58,7 +83,8 @@ impl Spec {
 
 impl std::fmt::Display for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} under {} at {}, kernel {}", self.scenario, self.scheduler, self.load, self.kernel)
+        write!(f, "{} under {} at {}, kernel {}", self.scenario, self.scheduler, self.load, self.kernel)?;
+        if self.cpus > 1 { write!(f, ", {} CPUs", self.cpus) } else { Ok(()) }
     }
 }
 
@@ -153,6 +179,9 @@ impl Machines {
             more.extend(seconds.iter().flat_map(|seconds| ["--duration", seconds]));
             let settle = spec.settle_s.map(|seconds| seconds.to_string());
             more.extend(settle.iter().flat_map(|seconds| ["--settle", seconds]));
+            let cpus = (spec.cpus > 1).then(|| spec.cpus.to_string());
+            more.extend(cpus.iter().flat_map(|cpus| ["--mode", "exact", "--cpus", cpus]));
+            more.extend(spec.in_scopes.then_some(["--layout", "scopes"]).into_iter().flatten());
             more.extend((self.form == Form::Short).then_some("--short"));
             let runs = self.make(spec.scenario, spec.scheduler, spec.load, &more);
             self.give_slots(1);
