@@ -174,10 +174,10 @@ static __always_inline u64 key_in_queue(u64 key, u64 mono)
 }
 
 /*
- * For so long an attended task waits for the CPU that woke it before another one is interrupted for it. Most who wake somebody
- * go to sleep within that time: the way of a key through X server and terminal then stays on one CPU, whose cache has the data.
- * Turned up, what is woken by somebody who works on waits longer; turned down, more CPUs are interrupted in vain.
- * By traces of keys beside 16 hogs on four CPUs, those who wake somebody go on for 5 to 60 microseconds; an interrupted CPU took
+ * For so long an attended task waits for the CPU that woke it before another one is interrupted for it. The waker mostly
+ * goes to sleep within that time: the way of a key through X server and terminal then stays on one CPU, whose cache has the data.
+ * Turned up, a task waits longer whose waker works on; turned down, more CPUs are interrupted in vain.
+ * By traces of keys beside 16 hogs on four CPUs, wakers go on for 5 to 60 microseconds; an interrupted CPU took
  * 20 to 90 to begin.
  */
 #define STAY_NS 50000ULL

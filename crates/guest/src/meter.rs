@@ -83,10 +83,16 @@ pub struct Answers {
     pub unanswered: usize,
 }
 
+impl Answers {
+    /// Those of spans from stroke to picture, and of so many strokes without one.
+    fn of((spans, unanswered): (Vec<(u64, u64)>, usize)) -> Self {
+        Self { ms: spans.into_iter().map(|(from_ns, shown_ns)| to_ms(shown_ns - from_ns)).collect(), unanswered }
+    }
+}
+
 /// Time from each key, in order, to the update that shows its character.
 pub fn echoes(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
-    let (spans, unanswered) = echo_spans(records, window, waits);
-    Answers { ms: spans.into_iter().map(|(from_ns, shown_ns)| to_ms(shown_ns - from_ns)).collect(), unanswered }
+    Answers::of(echo_spans(records, window, waits))
 }
 
 /// When each key was pressed and when it was shown, in order, and how many were not.
@@ -112,8 +118,7 @@ pub fn echo_spans(records: &[Record], window: &Window, waits: &[Wait]) -> (Vec<(
 
 /// Time from each stroke to the end of its output.
 pub fn outputs(records: &[Record], window: &Window, waits: &[Wait]) -> Answers {
-    let (spans, unanswered) = output_spans(records, window, waits);
-    Answers { ms: spans.into_iter().map(|(from_ns, shown_ns)| to_ms(shown_ns - from_ns)).collect(), unanswered }
+    Answers::of(output_spans(records, window, waits))
 }
 
 /// When each stroke was typed and when the last update of its own was shown, in order, and how many had none.

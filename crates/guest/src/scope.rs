@@ -41,13 +41,13 @@ impl Scopes {
         self.nice
     }
 
-    /// Puts all processes of a user into the group `name`, as a login manager does with a session.
+    /// Puts all processes of the user `name` into the scope of a session, as a login manager does with a session.
     pub fn adopt(self, name: &str, uid: u32) -> Result<()> {
         if !self.each_its_own {
             return Ok(());
         }
         let slice = format!("user-{name}.slice");
-        let dir = below_root(["user.slice", slice.as_str(), "session.scope"].into_iter())?;
+        let dir = below_root(&["user.slice", &slice, "session.scope"])?;
         for entry in fs::read_dir("/proc").context("list processes")?.flatten() {
             let pid = entry.file_name();
             let is_process = pid.to_string_lossy().bytes().all(|byte| byte.is_ascii_digit());
@@ -63,27 +63,25 @@ impl Scopes {
         if !self.each_its_own {
             return Ok(None);
         }
-        let place = match name {
-            "xorg" => vec!["user.slice", "user-1000.slice", "session-1.scope"],
-            "sshd" => vec!["system.slice", "sshd.service"],
-            _ => vec!["user.slice", "user-1000.slice", "user@1000.service", "app.slice"],
-        };
         let own = format!("app-{name}.scope");
-        let is_app = place.last() == Some(&"app.slice");
-        below_root(place.into_iter().chain(is_app.then_some(own.as_str()))).map(Some)
+        let place: &[&str] = match name {
+            "xorg" => &["user.slice", "user-1000.slice", "session-1.scope"],
+            "sshd" => &["system.slice", "sshd.service"],
+            _ => &["user.slice", "user-1000.slice", "user@1000.service", "app.slice", &own],
+        };
+        below_root(place).map(Some)
     }
 }
 
 /// The group with this path, each part of it of the default weight, made if need be.
-fn below_root<'a>(parts: impl Iterator<Item = &'a str>) -> Result<PathBuf> {
+fn below_root(parts: &[&str]) -> Result<PathBuf> {
     let mut dir = controlled_root()?.to_owned();
-    let mut parts = parts.peekable();
-    while let Some(part) = parts.next() {
+    for (depth, part) in parts.iter().enumerate() {
         dir.push(part);
         fs::create_dir_all(&dir).with_context(|| format!("create cgroup {}", dir.display()))?;
         let file = dir.join("cpu.weight");
         fs::write(&file, WEIGHT).with_context(|| format!("write {WEIGHT} to {}", file.display()))?;
-        if parts.peek().is_some() {
+        if depth + 1 < parts.len() {
             control(&dir)?;
         }
     }
