@@ -312,16 +312,18 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 	u64 mono, key;
 
 	tctx->lane = APPEASE_LANE_KERNEL;
-	mono = bpf_ktime_get_ns();
-	if (is_armed() && !background && enq_flags & SCX_ENQ_WAKEUP && carries_on(mono, &standing)) {
-		enqueue_by_key(p, tctx, key_in_queue(standing.key, mono), slice_ns, mono, true, enq_flags);
-		return 0;
+	if (is_armed() && !background && enq_flags & SCX_ENQ_WAKEUP) {
+		mono = bpf_ktime_get_ns();
+		if (carries_on(mono, &standing)) {
+			enqueue_by_key(p, tctx, key_in_queue(standing.key, mono), slice_ns, mono, true, enq_flags);
+			return 0;
+		}
 	}
 	if (fits && !is_long && !background) {
 		enqueue_first(p, enq_flags);
 		return 0;
 	}
-	key = mono;
+	key = mono = bpf_ktime_get_ns();
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		tctx->asked_ns = mono;
 	if (fits && is_long)
