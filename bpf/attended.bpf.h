@@ -95,7 +95,7 @@ __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 	struct standing standing;
 	struct task_ctx *tctx;
 	struct cpu_ctx *cctx;
-	bool is_kernel;
+	bool is_kernel, is_idle;
 	s32 waiting;
 
 	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
@@ -104,10 +104,11 @@ __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 	cctx = cpu_ctx_of(cpu);
 	if (nr_cpus > 1 && cctx && cctx->is_called)
 		return WORTH_KEEPING;
+	is_idle = curr->flags & PF_IDLE;
 	/* In partial mode, the fair class is above us. */
-	if (is_partial && curr->policy != SCHED_EXT_POLICY && !(curr->flags & PF_IDLE))
+	if (is_partial && curr->policy != SCHED_EXT_POLICY && !is_idle)
 		return WORTH_KEEPING;
-	tctx = try_task_ctx(curr);
+	tctx = is_idle ? NULL : try_task_ctx(curr);
 	is_kernel = is_kthread(curr) && !is_background(curr) && tctx && tctx->lane == APPEASE_LANE_KERNEL;
 	if (is_kernel && !works_long(curr, tctx))
 		return WORTH_KEEPING;
@@ -120,6 +121,8 @@ __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 		plain_waiting = waiting;
 	if (waiting > plain_waiting)
 		return WORTH_KEEPING;
+	if (is_idle)
+		return WORTH_NOTHING;
 	judge(curr, mono, &standing);
 	if (is_kernel && !standing.attended) {
 		standing.attended = true;
@@ -239,6 +242,24 @@ static __always_inline void call(struct task_struct *p, u32 queue, s32 victim)
 }
 
 /*
+ * On one CPU: whether the next task may go to the CPU's own queue, which saves ops.dispatch(). Only
+ * for a millisecond after the last one: ops.dispatch() gives the other lanes their share.
+ */
+static __always_inline bool stays_here(u64 now)
+{
+	struct cpu_ctx *cctx = nr_cpus == 1 ? this_cpu_ctx() : NULL;
+
+	return cctx && now - cctx->looked_ns < PROGRESS_PIECE_NS;
+}
+
+/* Puts @p there. An attended task that wakes up and displaces the running one goes before it. */
+static __always_inline void insert_next(struct task_struct *p, u64 slice, u64 enq_flags)
+{
+	plain_waiting++;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags);
+}
+
+/*
  * Queues @p by @key; if it @may_displace, in place of a task that is worth less: at once where that is on this CPU. Else it stays
  * in the queue of all, and whichever CPU comes first takes it: put into another CPU's own queue, it would wait for that one
  * at each hop.
@@ -250,7 +271,7 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 	s32 victim = -1;
 
 	tctx->queued_ns = scx_bpf_now();
-	fair_queue_fills(queue);
+	fair_catches_up(queue);
 	if (may_displace)
 		victim = find_victim(p, queue, key, mono);
 	if (victim >= 0 && (nr_cpus == 1 || victim == (s32)bpf_get_smp_processor_id())) {
@@ -263,6 +284,12 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
+	/* No other attended task waits. */
+	if (victim < 0 && may_displace && !fair_waiting && stays_here(tctx->queued_ns) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL)) {
+		insert_next(p, slice, enq_flags);
+		return;
+	}
+	fair_queue_fills(queue);
 	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED + queue, slice, key, enq_flags);
 	if (victim < 0) {
 		kick_idle(p);
@@ -275,10 +302,18 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 __noinline int enqueue_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull,
 				const struct standing *standing __arg_nonnull, u64 mono, u64 enq_flags)
 {
+	u64 key = key_in_queue(standing->key, mono);
+
 	tctx->lane = APPEASE_LANE_ATTENDED;
 	count_sched(CNT_ATTENDED);
 	note_turn(p, tctx, standing, enq_flags & SCX_ENQ_WAKEUP);
-	enqueue_by_key(p, tctx, key_in_queue(standing->key, mono), standing->on_loan ? loan_ns : slice_ns, mono,
+	/*
+	 * Several tasks may work for one request. The one that was woken last has the data. Its waker,
+	 * which it displaced, has passed them on and mostly cleans up, so it comes a turn later.
+	 */
+	if (!(enq_flags & SCX_ENQ_WAKEUP))
+		key += slice_ns;
+	enqueue_by_key(p, tctx, key, standing->on_loan ? loan_ns : slice_ns, mono,
 		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
 	return 0;
 }
@@ -315,6 +350,11 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 	if (is_armed() && !background && enq_flags & SCX_ENQ_WAKEUP) {
 		mono = bpf_ktime_get_ns();
 		if (carries_on(mono, &standing)) {
+			/* It works for a moment, so it goes before other attended tasks that wait. */
+			if (stays_here(scx_bpf_now())) {
+				insert_next(p, slice_ns, enq_flags);
+				return 0;
+			}
 			enqueue_by_key(p, tctx, key_in_queue(standing.key, mono), slice_ns, mono, true, enq_flags);
 			return 0;
 		}

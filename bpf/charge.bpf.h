@@ -19,12 +19,9 @@ static __always_inline u32 weight_of(const struct task_struct *p)
 }
 
 /* What @ran adds to @p's virtual time, ns. */
-static __always_inline u64 vtime_for(const struct task_struct *p, const struct task_ctx *tctx, u64 ran)
+static __always_inline u64 vtime_for(const struct task_struct *p, u64 ran)
 {
-	u32 weight = weight_of(p);
-	u64 charge = progress_charge(ran, weight);
-
-	return tctx->group ? charge_in_group(tctx->group, weight, charge) : charge;
+	return progress_charge(ran, weight_of(p));
 }
 
 /* When a task should have what it is likely to want now, in virtual time. */
@@ -49,8 +46,11 @@ __noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task
 	struct standing standing;
 
 	judge(p, mono, &standing);
+	note_spent(tctx, &standing);
 	if (standing.attended) {
-		note_turn(p, tctx, &standing, false);
+		/* The same request as at the last look changes nothing. */
+		if (standing.request_id != tctx->turn_request || tctx->mixing)
+			note_turn(p, tctx, &standing, false);
 		charge_fairly(tctx->turn_for, ran);
 	}
 	if (standing.is_new)
@@ -111,7 +111,7 @@ __noinline bool borrows_turn(struct task_struct *p __arg_trusted, struct task_ct
  */
 __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, bool is_alive)
 {
-	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0;
+	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0, waited = 0;
 	u32 lane = tctx->lane;
 	struct cpu_ctx *cctx;
 
@@ -124,16 +124,21 @@ __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx
 	}
 	tctx->turn_ns += ran;
 	if (lane != APPEASE_LANE_KERNEL && is_alive) {
-		u64 waited = tctx->queued_ns ? scx_bpf_now() - tctx->queued_ns - ran : 0;
 		bool was_attended = lane == APPEASE_LANE_ATTENDED;
 
+		if (tctx->queued_ns) {
+			waited = scx_bpf_now() - tctx->queued_ns;
+			waited = waited > ran ? waited - ran : 0;
+		}
 		/* It may have read in the middle of its turn, or its attention may have ended. */
 		lane = is_armed() && (charge_attended(p, tctx, ran) || (was_attended && borrows_turn(p, tctx, waited))) ?
 			       APPEASE_LANE_ATTENDED :
-			       plain_lane(p);
+			       plain_lane(p, tctx);
 		tctx->lane = lane;
 		tctx->queued_ns = 0;
 	}
+	if (nr_limits && tctx->group)
+		charge_limits(tctx->group, ran, scx_bpf_now());
 	cctx = cpu_ctx_of_task(p);
 	if (!cctx || lane >= APPEASE_NR_LANES)
 		return 0;
@@ -143,16 +148,23 @@ __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx
 		cctx->unpaid_ns += ran;
 	}
 	if (lane >= APPEASE_LANE_OTHER) {
-		if (lane == APPEASE_LANE_OTHER)
-			queue_vtime = progress_clock(queue_vtime, tctx->vtime, ran);
-		tctx->vtime += vtime_for(p, tctx, ran);
+		struct party *party = try_party(tctx->party);
+
+		if (party) {
+			party->clock = progress_clock(party->clock, tctx->vtime, ran);
+			if (tctx->party < PARTIES) {
+				charge_party(party, tctx->party, ran);
+				__sync_fetch_and_add(&party->wanted_ns, waited + ran);
+			}
+		}
+		tctx->vtime += vtime_for(p, ran);
 	} else if (lane == APPEASE_LANE_KERNEL) {
 		cctx->kernel_ns += ran;
 	}
 	tctx->lane_ns[lane] += ran;
 	cctx->lane_ns[lane] += ran;
 	if (unseen)
-		lane = plain_lane(p);
+		lane = plain_lane(p, tctx);
 	tctx->lane_ns[lane] += unseen;
 	cctx->lane_ns[lane] += unseen;
 	return 0;

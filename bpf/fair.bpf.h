@@ -43,6 +43,12 @@ struct {
 	__type(value, struct fair_look);
 } fair_looks SEC(".maps");
 
+/* Number of the lowest bit in @bits, which is not 0. */
+static __always_inline u32 lowest_bit(u64 bits)
+{
+	return __builtin_ctzll(bits) % 64;
+}
+
 /* Queue of the customer in @slot; 0: nobody in particular. */
 static __always_inline u32 fair_queue_of(u32 slot)
 {
@@ -72,12 +78,17 @@ static __always_inline void charge_fairly(u32 slot, u64 ran)
 		fair_clock = fairness_clock(fair_clock, fair_vtimes[queue]);
 }
 
+/* The customer of @queue wants something. */
+static __always_inline void fair_catches_up(u32 queue)
+{
+	fair_vtimes[queue % FAIR_QUEUES] = fairness_catch_up(fair_vtimes[queue % FAIR_QUEUES], fair_clock);
+}
+
 /* Something is about to be put into @queue. */
 static __always_inline void fair_queue_fills(u32 queue)
 {
 	u64 bit = 1ULL << (queue % FAIR_QUEUES);
 
-	fair_vtimes[queue % FAIR_QUEUES] = fairness_catch_up(fair_vtimes[queue % FAIR_QUEUES], fair_clock);
 	if (fair_waiting & fair_used & bit)
 		return;
 	__sync_fetch_and_or(&fair_waiting, bit);
@@ -164,10 +175,13 @@ static __always_inline u32 next_queue(struct fair_look *look)
 /* Where the first of the attended tasks that may run on @cpu waits: in @first, and its key; 0: there is none. */
 __noinline u64 first_attended_key(s32 cpu, u32 *first)
 {
-	struct fair_look *look = begin_look();
+	struct fair_look *look;
 	struct task_struct *p;
 	u32 i, queue;
 
+	if (!fair_waiting)
+		return 0;
+	look = begin_look();
 	if (!look || !first)
 		return 0;
 	bpf_for(i, 0, FAIR_QUEUES) {
@@ -188,9 +202,12 @@ __noinline u64 first_attended_key(s32 cpu, u32 *first)
 /* Has this CPU run the first of the attended tasks that may. */
 __noinline bool take_attended(void)
 {
-	struct fair_look *look = begin_look();
+	struct fair_look *look;
 	u32 i, queue;
 
+	if (!fair_waiting)
+		return false;
+	look = begin_look();
 	if (!look)
 		return false;
 	bpf_for(i, 0, FAIR_QUEUES) {

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The other and the idle lane: how those queue up whom nobody waits for, and whose turn they end (policy/progress.h).
+ * The other and the idle lane: how tasks queue up that serve no customer, when they displace each
+ * other, and which one is next (policy/progress.h, policy/party.h).
  */
 #ifndef APPEASE_OTHERS_BPF_H
 #define APPEASE_OTHERS_BPF_H
 
 #include "attended.bpf.h"
+
+/* From kernel headers: hard interrupts in the preemption count. */
+#define HARDIRQ_MASK 0xf0000
+extern const int __preempt_count __ksym __weak;
 
 /* What @p, which has the CPU, ran since it was charged last, ns. */
 static __always_inline u64 ran_since(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
@@ -16,17 +21,31 @@ static __always_inline u64 ran_since(const struct task_struct *p, const struct t
 	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
 }
 
-/* For how long @curr keeps the CPU of @cctx from who wakes up with @vtime and @deadline, ns. */
-static __always_inline u64 keeps_from(struct task_struct *curr, const struct task_ctx *tctx, const struct cpu_ctx *cctx, u64 vtime,
-				      u64 deadline, u64 now)
+/*
+ * For how long @curr keeps the CPU of @cctx from a task that wakes up in the party @index with
+ * @vtime and @deadline, ns. Tasks of two parties compare by the parties' virtual times.
+ */
+static __always_inline u64 keeps_from(struct task_struct *curr, const struct task_ctx *tctx, const struct cpu_ctx *cctx, u32 index,
+				      u64 vtime, u64 deadline, u64 now)
 {
-	u64 ran = ran_since(curr, tctx, now), more = vtime_for(curr, tctx, ran);
+	u64 ran = ran_since(curr, tctx, now), running = tctx->vtime + vtime_for(curr, ran);
+	struct party *wakee_party, *party;
 
-	return progress_keeps_ns(vtime, deadline, tctx->vtime + more, deadline_of(tctx) + more, ran, now - cctx->displaced_ns);
+	if (tctx->party != index) {
+		wakee_party = try_party(index);
+		party = try_party(tctx->party);
+		if (!wakee_party || !party)
+			return PROGRESS_KEEPS;
+		deadline += wakee_party->vtime - vtime;
+		vtime = wakee_party->vtime;
+		running = party->vtime + party_charge(ran, party->scale);
+	}
+	return progress_keeps_ns(vtime, deadline, running, progress_deadline(running, tctx->burst_ns, slice_ns), ran,
+				 now - cctx->displaced_ns);
 }
 
-/* Whether @p, which wakes up with @vtime and @deadline, takes its CPU from who has it; or has that end its turn soon. */
-__noinline bool displaces_other(struct task_struct *p __arg_trusted, u64 vtime, u64 deadline, u64 now)
+/* Whether @p, which wakes up in the party @index, takes its CPU at once. If later, a timer does. */
+__noinline bool displaces_other(struct task_struct *p __arg_trusted, u32 index, u64 vtime, u64 deadline, u64 now)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
@@ -43,8 +62,8 @@ __noinline bool displaces_other(struct task_struct *p __arg_trusted, u64 vtime, 
 	tctx = try_task_ctx(curr);
 	if (!tctx || tctx->lane == APPEASE_LANE_KERNEL)
 		return false;
-	if (plain_lane(curr) == APPEASE_LANE_OTHER)
-		keeps = keeps_from(curr, tctx, cctx, vtime, deadline, now);
+	if (plain_lane(curr, tctx) == APPEASE_LANE_OTHER)
+		keeps = keeps_from(curr, tctx, cctx, index, vtime, deadline, now);
 	if (keeps == PROGRESS_KEEPS || (keeps && cctx->is_timed))
 		return false;
 	if (is_armed()) {
@@ -61,17 +80,104 @@ __noinline bool displaces_other(struct task_struct *p __arg_trusted, u64 vtime, 
 	return true;
 }
 
+/* Moves a task to the clock of the party at @index. It takes along its lead, up to a slice. */
+static __always_inline struct party *join_party(struct task_ctx *tctx, u32 index)
+{
+	struct party *party = try_party(index), *former;
+	u64 lead;
+
+	if (!party || tctx->party == index)
+		return party;
+	former = try_party(tctx->party);
+	lead = former && policy_before(former->clock, tctx->vtime) ? tctx->vtime - former->clock : 0;
+	tctx->vtime = party->clock + (lead < slice_ns ? lead : slice_ns);
+	tctx->party = index;
+	return party;
+}
+
+/* Whether this is an interrupt, or idle: the current task wakes nothing. */
+__noinline bool is_interrupt(void)
+{
+	if (bpf_get_current_task_btf()->flags & PF_IDLE)
+		return true;
+	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
+}
+
+/* Virtual time that @waker hands on now. 0: none. A kernel thread has that of the task for which it works. */
+__noinline u64 hands_on(struct task_struct *waker __arg_trusted, struct task_ctx *wctx __arg_nonnull, u64 now)
+{
+	if (wctx->lane == APPEASE_LANE_OTHER)
+		wctx->handed_vtime = wctx->vtime + vtime_for(waker, ran_since(waker, wctx, now));
+	else if (wctx->lane != APPEASE_LANE_KERNEL)
+		return 0;
+	return wctx->handed_vtime;
+}
+
+/*
+ * A kernel thread wakes up. If a task of the other lane gives it work, as one that writes to a
+ * terminal does, the thread hands the task's virtual time on to the next one.
+ */
+__noinline int works_for_waker(struct task_ctx *tctx __arg_nonnull)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct task_ctx *wctx = is_interrupt() ? NULL : try_task_ctx(waker);
+
+	tctx->handed_vtime = wctx ? hands_on(waker, wctx, scx_bpf_now()) : 0;
+	if (wctx && tctx->handed_vtime)
+		tctx->party = wctx->party;
+	return 0;
+}
+
+/*
+ * @vtime of @p, with the lead that its waker hands on if both are of one party. An interrupt hands
+ * nothing on: the task that it interrupts is not the waker.
+ */
+static __always_inline u64 handed_on(struct task_struct *p, const struct task_ctx *tctx, struct party *party, u64 vtime, u64 now)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct task_ctx *wctx = waker == p || is_interrupt() ? NULL : try_task_ctx(waker);
+	u64 handed;
+
+	if (!wctx || wctx->party != tctx->party)
+		return vtime;
+	handed = hands_on(waker, wctx, now);
+	return handed ? take_over(party, progress_handed_on(vtime, handed, party->clock, slice_ns)) : vtime;
+}
+
+/* A task goes to sleep that woke another one in this turn. */
+__noinline int leave_owed(struct task_ctx *tctx __arg_nonnull)
+{
+	struct party *party = try_party(tctx->party);
+	u64 left;
+
+	if (party) {
+		left = progress_leaves(tctx->vtime, tctx->handed_vtime, party->clock);
+		if (left)
+			owe(party, left);
+	}
+	tctx->handed_vtime = 0;
+	return 0;
+}
+
 /* Queues @p in the other or the idle lane, or in place of who had more than its part. */
 __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 now, u64 enq_flags)
 {
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
-	u32 weight = weight_of(p);
-	u64 credit = !hurries ? 0 : tctx->group ? charge_in_group(tctx->group, weight, slice_ns) : slice_ns;
-	u64 vtime = progress_catch_up(tctx->vtime, queue_vtime, credit);
-	u32 lane = plain_lane(p);
-	u64 deadline;
+	u32 lane = plain_lane(p, tctx), index;
+	u64 credit = hurries ? slice_ns : 0, vtime, deadline;
+	struct party *party;
 
+	index = lane == APPEASE_LANE_IDLE ? PARTY_IDLE : tctx->spent_for ? spender_of(tctx->spent_for, tctx->group) : tctx->group;
+	party = join_party(tctx, index);
+
+	if (!party) {
+		scx_bpf_dsq_insert(p, DSQ_OVERDUE, slice_ns, enq_flags);
+		return 0;
+	}
+	vtime = progress_catch_up(tctx->vtime, party->clock, credit);
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		vtime = handed_on(p, tctx, party, vtime, now);
 	tctx->vtime = vtime;
 	tctx->lane = lane;
 	tctx->queued_ns = now;
@@ -82,10 +188,10 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		kick_idle(p);
 		return 0;
 	}
-	maybe_other = true;
 	deadline = deadline_of(tctx);
-	scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, deadline, enq_flags);
-	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, vtime, deadline, now)) {
+	party_fills(party, index, credit, now);
+	scx_bpf_dsq_insert_vtime(p, DSQ_PARTIES + index, slice_ns, deadline, enq_flags);
+	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, index, vtime, deadline, now)) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
@@ -93,6 +199,188 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	}
 	kick_idle(p);
 	return 0;
+}
+
+/* Queues @p, which a limit keeps from running, in the party of its cgroup, whatever its lane. */
+__noinline int enqueue_limited(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 now, u64 enq_flags)
+{
+	u32 index = tctx->group;
+	struct party *party = join_party(tctx, index);
+
+	if (!party || index >= GROUPS) {
+		scx_bpf_dsq_insert(p, DSQ_OVERDUE, slice_ns, enq_flags);
+		return 0;
+	}
+	tctx->vtime = progress_catch_up(tctx->vtime, party->clock, slice_ns);
+	tctx->lane = APPEASE_LANE_OTHER;
+	tctx->queued_ns = now;
+	count_sched(CNT_LIMITED);
+	party_fills(party, index, slice_ns, now);
+	scx_bpf_dsq_insert_vtime(p, DSQ_PARTIES + index, slice_ns, deadline_of(tctx), enq_flags);
+	return 0;
+}
+
+/*
+ * On one CPU, turns of the other lane between two looks whether its queue is empty. Turned up, the
+ * look costs less, and a queue counts as filled for longer. An odd number: when two tasks take
+ * turns, the queue is empty only after one of them.
+ */
+#define LOOK_EACH_TURNS 17
+static u32 turns;
+
+/* Takes the first task of the party at @index that may run here. */
+__noinline bool take_of(u32 index)
+{
+	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_PARTIES + index);
+	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
+	struct party *party = try_party(index);
+
+	if (party && tctx && policy_before(party->clock, tctx->vtime))
+		party->clock = tctx->vtime;
+	if (!scx_bpf_dsq_move_to_local(DSQ_PARTIES + index, 0)) {
+		party_is_empty(index);
+		return false;
+	}
+	/* It may have been the last one. A look at each turn would cost more than it saves. */
+	if (nr_cpus == 1 && !(++turns % LOOK_EACH_TURNS) && !scx_bpf_dsq_nr_queued(DSQ_PARTIES + index))
+		party_is_empty(index);
+	return true;
+}
+
+/* Takes a task of the party with the smallest virtual time. */
+__noinline bool take_party(void)
+{
+	struct party_look *look;
+	u32 i, index;
+
+	if (!others_may_wait())
+		return false;
+	if (is_only_root())
+		return take_of(0);
+	look = begin_party_look();
+	if (!look)
+		return false;
+	bpf_for(i, 0, PARTIES) {
+		index = next_party(look);
+		if (index >= PARTIES)
+			break;
+		if (take_of(index))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline bool take(u64 dsq, bool *maybe)
+{
+	if (!may_hold(maybe))
+		return false;
+	if (scx_bpf_dsq_move_to_local(dsq, 0))
+		return true;
+	if (nr_cpus == 1)
+		*maybe = false;
+	return false;
+}
+
+/* Whether an overdue task may go first. */
+static __always_inline bool is_overdue_due(const struct cpu_ctx *cctx, u64 now)
+{
+	return may_hold(&maybe_overdue) && !policy_before(now, cctx->next_overdue_ns) && scx_bpf_dsq_nr_queued(DSQ_OVERDUE) > 0;
+}
+
+/*
+ * Takes an overdue task for a short turn. Overdue tasks have a part of the lane and no more, or a
+ * crowd of little weight would have all of it.
+ */
+static __always_inline bool take_overdue(s32 cpu, struct cpu_ctx *cctx, u64 now)
+{
+	if (policy_before(now, cctx->next_overdue_ns) || !take(DSQ_OVERDUE, &maybe_overdue))
+		return false;
+	cctx->next_overdue_ns = now + PROGRESS_TURN_NS * 100 / PROGRESS_OVERDUE_PCT;
+	end_after(cpu, 0, PROGRESS_TURN_NS);
+	return true;
+}
+
+/* The same when no other task waits in the lane, for a turn that lets all of them run in time. */
+static __always_inline bool take_any_overdue(s32 cpu)
+{
+	s32 waiting;
+
+	if (!may_hold(&maybe_overdue))
+		return false;
+	waiting = scx_bpf_dsq_nr_queued(DSQ_OVERDUE);
+	if (!take(DSQ_OVERDUE, &maybe_overdue))
+		return false;
+	if (waiting > 0 && longest_wait_ns * nr_cpus / waiting < slice_ns)
+		end_after(cpu, 0, progress_crowd_turn(longest_wait_ns * nr_cpus, waiting));
+	return true;
+}
+
+/*
+ * Takes the next task of the other lanes: an overdue one, one of the next party, one of the idle
+ * lane. Not of the idle lane if the CPU comes from a task of the other one, which is not queued yet.
+ */
+__noinline bool take_other(s32 cpu, u64 now, bool runs_other)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+
+	if (cctx && take_overdue(cpu, cctx, now))
+		return true;
+	if (take_party() || take_any_overdue(cpu))
+		return true;
+	return !runs_other && take(DSQ_IDLE, &maybe_idle);
+}
+
+/* Whether the party of @tctx is behind the one at @index. */
+__noinline bool had_less(const struct task_ctx *tctx __arg_nonnull, u32 index)
+{
+	struct party *party = try_party(tctx->party), *other = try_party(index);
+
+	return party && other && policy_before(party->vtime, other->vtime);
+}
+
+/* Whether a task of the other lane, at the end of its turn, still goes before all that wait. */
+__noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull)
+{
+	u32 index = first_party();
+	struct task_struct *first;
+
+	if (index >= PARTIES)
+		return false;
+	if (index != tctx->party)
+		return had_less(tctx, index);
+	first = __COMPAT_scx_bpf_dsq_peek(DSQ_PARTIES + index);
+	return first && policy_before(deadline_of(tctx), first->scx.dsq_vtime);
+}
+
+/* Whether a queue begins with a task that may run on @cpu. */
+__noinline bool waits_for(s32 cpu, u64 dsq)
+{
+	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(dsq);
+
+	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr);
+}
+
+/* Whether the queue of a party does. */
+__noinline bool party_waits_for(s32 cpu)
+{
+	struct party_look *look;
+	u32 i, index;
+
+	if (!others_may_wait())
+		return false;
+	if (is_only_root())
+		return waits_for(cpu, DSQ_PARTIES);
+	look = begin_party_look();
+	if (!look)
+		return false;
+	bpf_for(i, 0, PARTIES) {
+		index = next_party(look);
+		if (index >= PARTIES)
+			break;
+		if (waits_for(cpu, DSQ_PARTIES + index))
+			return true;
+	}
+	return false;
 }
 
 #endif

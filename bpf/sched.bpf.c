@@ -4,7 +4,8 @@
  *
  *	kernel		straight to the CPU's local queue
  *	attended	by customers who share (policy/fairness.h), and of each by unhappiness (policy/unhappiness.h)
- *	other, idle	one queue each, by deadlines in weighted virtual time (policy/progress.h)
+ *	other		by parties (policy/party.h), in each by deadlines in virtual time (policy/progress.h)
+ *	idle		one queue, by virtual time
  *	overdue		those of the other lanes that waited too long, first come first served
  *	background	kernel threads that have time: when the CPU would be idle, or late, when an attended task goes to sleep
  *
@@ -16,7 +17,7 @@
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
 #include "others.bpf.h"
-#include "reserve.bpf.h"
+#include "scans.bpf.h"
 #include "sections.bpf.h"
 #include "unhappiest.bpf.h"
 
@@ -32,6 +33,10 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	if (is_idle) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
+		/* ops.enqueue() queues it with its cgroup, and the CPU goes idle again. */
+		if (tctx && may_not_run(tctx))
+			return cpu;
+
 		if (is_armed()) {
 			u64 mono = bpf_ktime_get_ns();
 
@@ -40,7 +45,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 				consider_loan(p, tctx, mono);
 		}
 		if (tctx) {
-			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p);
+			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p, tctx);
 			begin_turn(tctx);
 		}
 		count_sched(CNT_DIRECT);
@@ -58,7 +63,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
 	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY || p->policy == SCHED_BATCH_POLICY ||
-	    fair_waiting || maybe_other | maybe_overdue | maybe_idle | maybe_background || is_armed())
+	    nr_limits || nr_idle_groups || fair_waiting || party_words || maybe_overdue | maybe_idle | maybe_background || is_armed())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		struct task_struct *curr = bpf_get_current_task_btf();
@@ -105,8 +110,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	tctx = try_task_ctx(p);
 	if (!tctx) {
 		/* Without a record it is still run; not from the local queue, which would go before everybody. */
-		maybe_other = true;
-		scx_bpf_dsq_insert_vtime(p, DSQ_OTHER, slice_ns, queue_vtime, enq_flags);
+		maybe_overdue = true;
+		scx_bpf_dsq_insert(p, DSQ_OVERDUE, slice_ns, enq_flags);
 		return;
 	}
 	charge(p, tctx, true);
@@ -118,7 +123,13 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		begin_turn(tctx);
 	/* A kernel thread that works for longer must not lock the others out; where nobody is served, none that works at length is worth more. */
 	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS && !(policy == APPEASE_POLICY_STEADY && works_long(p, tctx))) {
+		if (enq_flags & SCX_ENQ_WAKEUP)
+			works_for_waker(tctx);
 		enqueue_kernel(p, tctx, enq_flags);
+		return;
+	}
+	if (may_not_run(tctx)) {
+		enqueue_limited(p, tctx, scx_bpf_now(), enq_flags);
 		return;
 	}
 	if (is_armed()) {
@@ -130,6 +141,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			tctx->start_ns = 0;
 		}
 		judge(p, mono, &standing);
+		note_spent(tctx, &standing);
 		if (policy == APPEASE_POLICY_CAS)
 			stands_for(p, &standing, mono);
 		if (standing.attended) {
@@ -140,7 +152,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	/* ops.select_cpu() is not asked about tasks that have no choice, which on one CPU is all of them. */
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP &&
 	    scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p))) {
-		tctx->lane = plain_lane(p);
+		tctx->lane = plain_lane(p, tctx);
 		if (nr_cpus == 1)
 			plain_waiting++;
 		count_sched(CNT_DIRECT);
@@ -157,66 +169,28 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now, bool runs_
 
 	if (now - cctx->epoch_start_ns < epoch_ns)
 		return;
-	has_work = runs_other || scx_bpf_dsq_nr_queued(DSQ_OTHER) > 0 || scx_bpf_dsq_nr_queued(DSQ_OVERDUE) > 0;
+	has_work = runs_other || others_may_wait() || scx_bpf_dsq_nr_queued(DSQ_OVERDUE) > 0;
 	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, cctx->other_ns, has_work);
 	cctx->epoch_start_ns = now;
 	cctx->other_ns = 0;
 	cctx->kernel_ns = 0;
 }
 
-/* With one CPU, how many turns of the other lane pass until its queue is looked at for whether it is empty. */
-#define LOOK_EACH_TURNS 16
-static u32 turns;
-
-static __always_inline bool take(u64 dsq, bool *maybe)
-{
-	if (!may_hold(maybe))
-		return false;
-	if (scx_bpf_dsq_move_to_local(dsq, 0))
-		return true;
-	if (nr_cpus == 1)
-		*maybe = false;
-	return false;
-}
-
-/*
- * The next of the other lanes: whoever waited too long, then by virtual time. The idle lane's only where the CPU does not
- * come from a task of the other one, which is not queued yet and would wait for it.
- */
-__noinline bool take_other(bool runs_other)
-{
-	struct task_struct *first;
-	struct task_ctx *tctx;
-
-	if (take(DSQ_OVERDUE, &maybe_overdue))
-		return true;
-	if (may_hold(&maybe_other)) {
-		first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
-		tctx = first ? try_task_ctx(first) : NULL;
-		if (tctx && policy_before(queue_vtime, tctx->vtime))
-			queue_vtime = tctx->vtime;
-	}
-	if (take(DSQ_OTHER, &maybe_other)) {
-		/* It may have been the last. To see that at each turn would cost the others more than it saves these. */
-		if (nr_cpus == 1 && !(++turns % LOOK_EACH_TURNS) && !scx_bpf_dsq_nr_queued(DSQ_OTHER))
-			maybe_other = false;
-		return true;
-	}
-	return !runs_other && take(DSQ_IDLE, &maybe_idle);
-}
-
 /* What the other lanes must get before attended work: their share of the epoch, and whoever waited too long. */
-static __always_inline bool take_due(struct cpu_ctx *cctx, u64 now, bool runs_other)
+static __always_inline bool take_due(s32 cpu, struct cpu_ctx *cctx, u64 now, bool runs_other)
 {
 	cctx->overdue_until_ns = progress_overdue_until(cctx->overdue_until_ns, now, cctx->unpaid_ns);
 	cctx->unpaid_ns = 0;
 	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns))
-		return take_other(runs_other);
+		return take_other(cpu, now, runs_other);
 	return progress_overdue_fits(cctx->overdue_until_ns, now) && take(DSQ_OVERDUE, &maybe_overdue);
 }
 
-/* Tasks that the present look has gone through. Not a local variable, of which the verifier would try every value. */
+/* Tasks that the present look went through. The verifier would try every value of a local variable. */
 static u32 seen;
+
+/* Most tasks of a queue among which a lifted one is looked for. */
+#define LIFT_MAX 1024
 
 /* Lifts that were looked after. */
 static u64 lifts_seen;
@@ -241,13 +215,31 @@ __noinline int move_lifted_from(u64 dsq, u64 mono)
 					continue;
 				note_turn(p, tctx, &standing, false);
 				queue = fair_queue_of(tctx->turn_for);
+				fair_catches_up(queue);
 				fair_queue_fills(queue);
 				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing.key, mono));
 				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, DSQ_ATTENDED + queue, 0);
 			}
 		}
-		if (++seen >= SCAN_MAX)
+		if (++seen >= LIFT_MAX)
 			break;
+	}
+	return 0;
+}
+
+/* The same for all parties. */
+__noinline int move_lifted_parties(u64 mono)
+{
+	struct party_look *look = begin_party_look();
+	u32 i, index;
+
+	if (!look)
+		return 0;
+	bpf_for(i, 0, PARTIES) {
+		index = next_party(look);
+		if (index >= PARTIES)
+			break;
+		move_lifted_from(DSQ_PARTIES + index, mono);
 	}
 	return 0;
 }
@@ -264,8 +256,8 @@ __noinline int move_lifted(void)
 		return 0;
 	lifts_seen = armed.lifts;
 	mono = bpf_ktime_get_ns();
-	if (may_hold(&maybe_other))
-		move_lifted_from(DSQ_OTHER, mono);
+	if (others_may_wait())
+		move_lifted_parties(mono);
 	if (may_hold(&maybe_idle))
 		move_lifted_from(DSQ_IDLE, mono);
 	if (may_hold(&maybe_background))
@@ -279,17 +271,30 @@ __noinline int move_lifted(void)
  */
 static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tctx)
 {
-	struct task_ctx *heir = try_task_ctx(p->pid == p->tgid ? p->real_parent : p->group_leader);
+	struct task_struct *next = p->pid == p->tgid ? p->real_parent : p->group_leader;
+	u32 next_pid = next->pid;
+	struct task_ctx *heir = try_task_ctx(next);
+	struct party *party;
 	u64 most;
 
 	if (!heir)
 		return;
 	if (policy == APPEASE_POLICY_CAS && p->pid == p->tgid)
 		return_share(p);
-	most = vtime_for(p, tctx, slice_ns);
-	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, queue_vtime, most);
+	party = try_party(tctx->party);
+	if (!party)
+		return;
+	most = vtime_for(p, slice_ns);
+	/* The first process adopts orphans, and does not wait for their work. */
+	if (heir->party != tctx->party || next_pid == 1) {
+		owe(party, progress_leaves(tctx->vtime, party->clock, party->clock));
+		tctx->handed_vtime = 0;
+		tctx->vtime = progress_start(tctx->vtime, party->clock, most);
+		return;
+	}
+	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, party->clock, most);
 	/* It may sleep once more on its way out. */
-	tctx->vtime = progress_start(tctx->vtime, queue_vtime, most);
+	tctx->vtime = progress_start(tctx->vtime, party->clock, most);
 }
 
 /*
@@ -324,6 +329,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		tctx = try_task_ctx(prev);
 	if (tctx)
 		charge(prev, tctx, true);
+	cctx->looked_ns = now;
 	cctx->turn = 0;
 	cctx->is_timed = 0;
 	cctx->is_called = 0;
@@ -333,6 +339,12 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		if (tctx && tctx->lane == APPEASE_LANE_KERNEL)
 			tctx->queued_ns = now;
 		pauses = !tctx || tctx->lane == APPEASE_LANE_ATTENDED;
+		if (tctx && tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)
+			leave_owed(tctx);
+		tctx = NULL;
+	} else if (tctx && may_not_run(tctx)) {
+		/* It is queued with its cgroup, even if no other task waits (SCX_OPS_ENQ_LAST). */
+		prev_runnable = false;
 		tctx = NULL;
 	} else if (is_armed()) {
 		u64 mono = bpf_ktime_get_ns();
@@ -349,7 +361,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (!prev)
 		standing.attended = false;
 	if (key || standing.attended) {
-		if (!is_modest(first) && take_due(cctx, now, runs_other)) {
+		if (!is_modest(first) && take_due(cpu, cctx, now, runs_other)) {
 			cctx->turn = 1;
 			end_after(cpu, 0, PROGRESS_PIECE_NS);
 			count_sched(CNT_SHARE_CALLED_IN);
@@ -375,15 +387,11 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	if (runs_other && nr_cpus == 1 && !maybe_overdue && maybe_other) {
-		struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_OTHER);
-
-		if (first && policy_before(deadline_of(tctx), first->scx.dsq_vtime)) {
-			scx_bpf_task_set_slice(prev, slice_ns);
-			return;
-		}
+	if (runs_other && others_may_wait() && !is_overdue_due(cctx, now) && stays_first(tctx)) {
+		scx_bpf_task_set_slice(prev, slice_ns);
+		return;
 	}
-	if (take_other(runs_other))
+	if (take_other(cpu, now, runs_other))
 		return;
 	/* It may not let go of the CPU for milliseconds, when the next event may come at any time. */
 	if (!prev_runnable && take(DSQ_BACKGROUND, &maybe_background))
@@ -414,14 +422,6 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 		cctx->releases = 0;
 }
 
-/* Whether a queue begins with a task that may run on @cpu. */
-__noinline bool waits_for(s32 cpu, u64 dsq)
-{
-	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(dsq);
-
-	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr);
-}
-
 /*
  * A CPU goes idle. One that queued a task just now may have looked for an idle CPU before this one was known to be
  * idle; so this one looks once more.
@@ -430,14 +430,11 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 {
 	u32 queue = 0;
 
-	if (idle && nr_cpus > 1 && (first_attended_key(cpu, &queue) || waits_for(cpu, DSQ_OTHER) ||
+	if (idle && nr_cpus > 1 && (first_attended_key(cpu, &queue) || party_waits_for(cpu) ||
 				    waits_for(cpu, DSQ_OVERDUE) || waits_for(cpu, DSQ_IDLE) ||
 				    waits_for(cpu, DSQ_BACKGROUND)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
-
-/* The CPU that goes off; -1: none. */
-static s32 leaving_cpu = -1;
 
 /* The queues are the machine's, not a CPU's: nothing to do. Without this and the next, hotplug would detach us. */
 void BPF_STRUCT_OPS(appease_cpu_online, s32 cpu)
@@ -482,7 +479,10 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 
 	bpf_for(i, 0, FAIR_QUEUES)
 		release_stranded(DSQ_ATTENDED + i, cpu);
-	release_stranded(DSQ_OTHER, cpu);
+	bpf_for(i, 0, PARTIES) {
+		if (party_waiting[word_of(i)] & bit_of(i))
+			release_stranded(DSQ_PARTIES + i, cpu);
+	}
 	release_stranded(DSQ_IDLE, cpu);
 	release_stranded(DSQ_OVERDUE, cpu);
 	release_stranded(DSQ_BACKGROUND, cpu);
@@ -493,25 +493,36 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 {
 	struct task_ctx *tctx = bpf_task_storage_get(&task_ctxs, p, 0, BPF_LOCAL_STORAGE_GET_F_CREATE), *parent;
 	struct task_struct *current = bpf_get_current_task_btf();
+	struct party *party;
 	u64 ran;
 
 	if (!tctx)
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
-	tctx->vtime = 0;
 	tctx->burst_ns = is_kthread(p) ? 0 : slice_ns;
 	if (bpf_core_field_exists(args->cgroup))
 		tctx->group = group_of(args->cgroup);
+	party = try_party(tctx->group);
+	tctx->party = tctx->group;
+	tctx->vtime = party ? party->clock : 0;
 	if (policy == APPEASE_POLICY_CAS && args->fork && p->pid == p->tgid && is_armed()) {
 		tctx->made_ns = bpf_ktime_get_ns();
 		tctx->start_ns = SHARE_START_NS;
 	}
 	if (args->fork && (parent = try_task_ctx(current))) {
+		tctx->spent_for = parent->spent_for;
+		if (parent->group != tctx->group)
+			return 0;
+		tctx->party = parent->party;
 		tctx->vtime = parent->vtime;
 		/* With what it has run since it was charged last, if it is ours. */
 		ran = current->se.sum_exec_runtime - parent->ran_ns;
 		if (current->scx.flags & SCX_TASK_QUEUED)
-			tctx->vtime += vtime_for(current, parent, ran < slice_ns ? ran : slice_ns);
+			tctx->vtime += vtime_for(current, ran < slice_ns ? ran : slice_ns);
+		party = try_party(tctx->party);
+		if (party && current->scx.flags & SCX_TASK_QUEUED)
+			tctx->vtime = take_over(party, tctx->vtime);
+		parent->handed_vtime = tctx->vtime;
 	}
 	return 0;
 }
@@ -519,11 +530,12 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 {
 	struct task_ctx *tctx = try_task_ctx(p);
+	struct party *party = tctx ? try_party(tctx->party) : NULL;
 
-	if (!tctx)
+	if (!tctx || !party)
 		return;
 	tctx->ran_ns = p->se.sum_exec_runtime;
-	tctx->vtime = progress_start(tctx->vtime, queue_vtime, vtime_for(p, tctx, slice_ns));
+	tctx->vtime = progress_start(tctx->vtime, party->clock, vtime_for(p, slice_ns));
 }
 
 void BPF_STRUCT_OPS(appease_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)
@@ -564,87 +576,6 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 		__sync_fetch_and_add(&command->lane_ns[lane], tctx->lane_ns[lane]);
 }
 
-/* Moves the tasks of a queue that waited too long to the overdue ones, and counts who wants the CPU in which cgroup. */
-static __noinline int scan(u64 dsq, u64 now)
-{
-	struct task_struct *p;
-
-	seen = 0;
-	bpf_for_each(scx_dsq, p, dsq, 0) {
-		struct task_ctx *tctx = try_task_ctx(p);
-
-		if (tctx && nr_groups && tctx->lane == APPEASE_LANE_OTHER)
-			count_in_group(tctx->group, weight_of(p));
-		if (tctx && dsq != DSQ_OVERDUE && policy_before(tctx->queued_ns + longest_wait_ns, now) &&
-		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, DSQ_OVERDUE, 0)) {
-			maybe_overdue = true;
-			count_sched(CNT_OVERDUE);
-		}
-		if (++seen >= SCAN_MAX)
-			break;
-	}
-	return 0;
-}
-
-/*
- * A CPU goes off when it goes idle and no task counts as its own. Those in our queues that ran there last do, until another
- * CPU takes them, and that does not wake it: so it is told to look again, until it is off.
- */
-static __always_inline void see_off(void)
-{
-	const struct cpumask *online;
-	s32 cpu = leaving_cpu;
-
-	if (cpu < 0)
-		return;
-	online = scx_bpf_get_online_cpumask();
-	if (bpf_cpumask_test_cpu(cpu, online))
-		scx_bpf_kick_cpu(cpu, 0);
-	else
-		leaving_cpu = -1;
-	scx_bpf_put_cpumask(online);
-}
-
-/* Those of the other lane that run are counted with those that wait. */
-static __noinline void count_running(void)
-{
-	u32 i;
-
-	bpf_for(i, 0, nr_cpus) {
-		struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(i);
-		struct task_ctx *tctx = curr ? try_task_ctx(curr) : NULL;
-
-		if (tctx && tctx->lane == APPEASE_LANE_OTHER && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE))
-			count_in_group(tctx->group, weight_of(curr));
-	}
-}
-
-/* Those that are looked through. By a table: the verifier then goes through scan() once for all of them. */
-#define NR_SCANNED 5
-static const volatile u64 scanned[NR_SCANNED] = { DSQ_ATTENDED, DSQ_OTHER, DSQ_IDLE, DSQ_BACKGROUND, DSQ_OVERDUE };
-
-static int scan_queues(void *map, int *key, struct bpf_timer *timer)
-{
-	u64 now = scx_bpf_now();
-	u32 i;
-
-	forget_fair_queues();
-	bpf_for(i, 0, NR_SCANNED) {
-		/* An attended task waits that long only when it was outranked, or its attention ended while it waited. */
-		if (scanned[i % NR_SCANNED] == DSQ_ATTENDED && policy == APPEASE_POLICY_APPEASE)
-			continue;
-		scan(scanned[i % NR_SCANNED], now);
-	}
-	if (nr_groups) {
-		count_running();
-		group_count++;
-	}
-	see_off();
-	look_for_lockouts();
-	bpf_timer_start(timer, SCAN_NS, 0);
-	return 0;
-}
-
 static __always_inline s32 init_cpu_timers(void)
 {
 	s32 err;
@@ -664,24 +595,19 @@ __noinline s32 create_queue(u64 dsq)
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 {
-	struct timer *timer;
-	u32 zero = 0, i;
 	s32 err = 0;
+	u32 i;
 
 	bpf_for(i, 0, FAIR_QUEUES)
 		err |= create_queue(DSQ_ATTENDED + i);
-	if (err || (err = create_queue(DSQ_OTHER)) ||
-	    (err = create_queue(DSQ_IDLE)) || (err = create_queue(DSQ_OVERDUE)) ||
+	bpf_for(i, GROUPS, PARTIES)
+		err |= create_queue(DSQ_PARTIES + i);
+	if (err || (err = create_queue(DSQ_PARTIES)) || (err = create_queue(DSQ_IDLE)) || (err = create_queue(DSQ_OVERDUE)) ||
 	    (err = create_queue(DSQ_BACKGROUND)))
 		return err;
-	if ((err = init_cpu_timers()) || (err = init_look_timer()))
+	if ((err = init_cpu_timers()) || (err = init_look_timer()) || (err = init_limit_timer()))
 		return err;
-	timer = bpf_map_lookup_elem(&timers, &zero);
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &timers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&timer->timer, scan_queues);
-	return bpf_timer_start(&timer->timer, SCAN_NS, 0);
+	return start_scans();
 }
 
 void BPF_STRUCT_OPS(appease_exit, struct scx_exit_info *ei)
@@ -705,7 +631,9 @@ SCX_OPS_DEFINE(appease_ops,
 	       .cgroup_exit	= (void *)appease_cgroup_exit,
 	       .cgroup_move	= (void *)appease_cgroup_move,
 	       .cgroup_set_weight = (void *)appease_cgroup_set_weight,
+	       .cgroup_set_bandwidth = (void *)appease_cgroup_set_bandwidth,
+	       .cgroup_set_idle	= (void *)appease_cgroup_set_idle,
 	       .init		= (void *)appease_init,
 	       .exit		= (void *)appease_exit,
-	       .flags		= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_MIGRATION_DISABLED | SCX_OPS_KEEP_BUILTIN_IDLE,
+	       .flags		= SCX_OPS_ENQ_EXITING | SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_MIGRATION_DISABLED | SCX_OPS_KEEP_BUILTIN_IDLE,
 	       .name		= "appease");

@@ -16,6 +16,7 @@ struct standing {
 	u64 key;
 	u64 request_id;	/* 0: none */
 	u32 slot;	/* of that request's record */
+	u32 spent_for;	/* customer of a request beyond its budget, without an answer; 0: none */
 	bool attended;
 	bool on_loan;	/* attended by that alone */
 	bool is_new;	/* policy cas: by being a new process */
@@ -68,6 +69,26 @@ static __always_inline void judge_newcomer(struct task_struct *p, u64 mono, stru
  */
 #define HELPER_NS HORIZON_NS
 
+/* Customer of the request of @attention if that is beyond its budget or time, and open. 0: none. */
+static __always_inline u32 spent_for(const struct appease_attention *attention)
+{
+	struct appease_request *request = attention->request_id ? try_request(attention->slot, attention->request_id) : NULL;
+
+	return request ? request->customer : 0;
+}
+
+/*
+ * Keeps the customer of a request beyond its budget in @tctx, until the task serves another one: a
+ * build goes on when its request is long forgotten.
+ */
+static __always_inline void note_spent(struct task_ctx *tctx, const struct standing *standing)
+{
+	if (standing->request_id)
+		tctx->spent_for = 0;
+	else if (standing->spent_for)
+		tctx->spent_for = standing->spent_for;
+}
+
 /* The request that @p serves: what it read itself, else its process's. Sets @standing's request and key. */
 static __always_inline void judge_request(struct task_struct *p, struct appease_process *process, u64 mono,
 					  struct standing *standing)
@@ -93,6 +114,8 @@ static __always_inline void judge_request(struct task_struct *p, struct appease_
 		standing->is_free = standing->helps && thread;
 	}
 	standing->request_id = request ? request->id : 0;
+	if (!request)
+		standing->spent_for = spent_for(thread && thread->attention.request_id ? &thread->attention : &process->attention);
 	if (request)
 		standing->key = request_key(request, mono) + (standing->helps ? HELPER_NS : 0);
 }
@@ -104,6 +127,7 @@ __noinline int judge(struct task_struct *p __arg_trusted, u64 mono, struct stand
 
 	standing->request_id = 0;
 	standing->slot = 0;
+	standing->spent_for = 0;
 	standing->attended = false;
 	standing->on_loan = false;
 	standing->is_new = false;

@@ -15,23 +15,23 @@
 #define APPEASE_TASKS_BPF_H
 
 #include "fair.bpf.h"
-#include "groups.bpf.h"
+#include "limits.bpf.h"
 
 #define MAX_RT_PRIO 100
 #define SCHED_BATCH_POLICY 3
 #define SCHED_IDLE_POLICY 5
 #define SCHED_EXT_POLICY 7
 
-/* Beside those of fair.bpf.h. */
-#define DSQ_OTHER 2
+/* Beside those of fair.bpf.h and parties.bpf.h. */
 #define DSQ_IDLE 3
 #define DSQ_OVERDUE 4
 #define DSQ_BACKGROUND 5
 
-/* How often tasks are looked for that waited too long. */
-#define SCAN_NS 100000000ULL
-/* Most tasks that one look goes through. */
-#define SCAN_MAX 1024
+/*
+ * A task that a limit kept from running for so long runs nevertheless, ns. The kernel ejects a
+ * scheduler that keeps a task waiting for 30 s.
+ */
+#define LIMITED_WAIT_NS 10000000000ULL
 
 /* How often a CPU's timer looks whether realtime work is over. */
 #define RETRY_NS 20000ULL
@@ -39,7 +39,6 @@
 /* Slices end at ticks: so much later at most. */
 #define LONGEST_TICK_NS 10000000ULL
 
-const volatile u64 slice_ns = 3000000ULL;
 const volatile u64 epoch_ns = 200000000ULL;
 const volatile u64 longest_wait_ns = 1000000000ULL;
 const volatile u32 other_share_pct = 5;
@@ -55,6 +54,7 @@ enum sched_counter {
 	CNT_REENQUEUED,		/* tasks displaced by realtime work that came back to the queues */
 	CNT_DISPLACED,		/* running tasks displaced in the other lane by who had less */
 	CNT_SECTIONS,		/* tasks displaced inside a program that went first to leave it */
+	CNT_LIMITED,		/* tasks that cpu.max kept from running */
 	CNT_HOGS_NOT_TOLD,	/* realtime programs that never sleep, of which user space was not told */
 	NR_SCHED_COUNTERS,
 };
@@ -83,13 +83,16 @@ struct task_ctx {
 	u64 burst_ns;	/* what it wants of that, on the average */
 	u64 made_ns;	/* policy cas: when its process was made */
 	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
-	u64 vtime;	/* in the other lanes; p->scx.dsq_vtime is the key in whatever queue it was last in */
+	u64 vtime;	/* in the other lanes, by its party's clock; p->scx.dsq_vtime is the key in its last queue */
 	u64 woken_for;	/* request of who woke it up last; 0: none */
 	u64 turn_request;	/* which request it served when that was looked at last; 0: none */
 	u32 turn_for;	/* customer who pays for its turns; 0: nobody has to share */
 	u32 customer;	/* whose event woke it up last; 0: not known */
 	u32 lane;	/* in which it was queued last */
-	u32 group;	/* cgroup whose weight counts; 0: the root */
+	u64 handed_vtime;	/* virtual time when it last woke a task of its party in this turn; 0: it did not */
+	u32 group;	/* party of its cgroup; 0: the root's */
+	u32 party;	/* of its virtual time */
+	u32 spent_for;	/* customer of the request that it serves beyond the budget; 0: none */
 	u32 sections;	/* so often in a row it went first to leave a program, see sections.bpf.h */
 	u32 mistaken;	/* so many more requests that it reads must be of who woke it, until that is believed again */
 	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
@@ -110,6 +113,8 @@ struct cpu_ctx {
 	u64 unpaid_ns;	/* of that, since somebody attended last waited for their turn */
 	u64 overdue_until_ns;	/* until when they had what overdue tasks may take */
 	u64 kernel_ns;	/* what kernel threads got */
+	u64 looked_ns;	/* when it last looked for who is next */
+	u64 next_overdue_ns;	/* when an overdue task may go first again in the other lane */
 	u64 displaced_ns;	/* when somebody in the other lane last took the CPU from another */
 	u32 is_timed;	/* what runs is to end by the CPU's timer */
 	u32 timed_pid;	/* if it is that task; 0: whichever was to run next */
@@ -133,10 +138,6 @@ struct {
 	__type(value, struct cpu_ctx);
 } cpu_ctxs SEC(".maps");
 
-struct timer {
-	struct bpf_timer timer;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -152,18 +153,14 @@ struct {
 	__type(value, struct timer);
 } cpu_timers SEC(".maps");
 
-/* Clock of the other lanes, see progress_clock(); no less than the smallest virtual time in their queue. */
-static u64 queue_vtime;
-
 /*
  * Whether a queue may hold something: set before each insertion, cleared by whoever finds the queue empty. Saves the
  * look-up of an empty queue at each dispatch.
  */
-static bool maybe_background, maybe_idle, maybe_overdue, maybe_other;
+static bool maybe_background, maybe_idle, maybe_overdue;
 
 /*
- * On one CPU: so many tasks of the other lanes may be in the local queue, put there because nobody else waited. Attended
- * tasks go before them.
+ * On one CPU: so many tasks may be in the local queue because nobody else waited. Attended tasks that wake up go before them.
  */
 static u64 plain_waiting;
 
@@ -258,10 +255,18 @@ __noinline s32 init_cpu_timer(u32 cpu)
 	return bpf_timer_set_callback(&timer->timer, end_run);
 }
 
-/* Lane of @p when nobody waits for it. */
-static __always_inline u32 plain_lane(const struct task_struct *p)
+/* Lane of @p, of which is @tctx, when nobody waits for it. */
+static __always_inline u32 plain_lane(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return p->policy == SCHED_IDLE_POLICY ? APPEASE_LANE_IDLE : APPEASE_LANE_OTHER;
+	if (p->policy == SCHED_IDLE_POLICY || (nr_idle_groups && is_idle_group(tctx->group)))
+		return APPEASE_LANE_IDLE;
+	return APPEASE_LANE_OTHER;
+}
+
+/* Whether a limit keeps @tctx's task from running now. */
+static __always_inline bool may_not_run(const struct task_ctx *tctx)
+{
+	return nr_limits && tctx->group && is_limited(tctx->group, scx_bpf_now());
 }
 
 #endif

@@ -17,9 +17,13 @@
  * its parent's debt, up to a slice, and a parent's debt is its new child's: who lets children do its work has no more than
  * who does it alone.
  *
- * Weights of cgroups: a task's part of its cgroup is its weight by the sum S of those that want the CPU in it, and the cgroup's part
- * of its parent is its own weight W by the sum there. So in each cgroup above the task its charge is S / W times as much. The sums are
- * counted ten times a second (groups.bpf.h).
+ * A wake-up hands virtual time on: the woken task starts no farther behind than its waker. The
+ * waker may run on before it sleeps. Its lead over the clock by then is owed by the party, and the
+ * next task that is woken or forked there takes it over. The clock forgives the rest as it goes on.
+ * So work that is passed from process to process gets the share of one process. With a credit of a
+ * slice for each, a ring of 128 processes had 0.88 of a CPU beside 16 hogs.
+ *
+ * All this holds among the tasks of one party (policy/party.h).
  *
  * Beside it two guarantees:
  *
@@ -34,8 +38,7 @@
  * Kernel threads go before all lanes; past PROGRESS_KERNEL_PCT of an epoch they queue up like everybody.
  *
  * Limits: slices end at scheduler ticks, so a turn may be one tick too long (4 ms at 250 Hz). The second guarantee
- * holds for as many tasks as have room in that share of the limit; where more wait, first come first served stands in
- * place of weights. A cgroup that gets or loses much work has its old part for up to 200 ms.
+ * holds for as many tasks as have room in that share of the limit.
  */
 #ifndef APPEASE_POLICY_PROGRESS_H
 #define APPEASE_POLICY_PROGRESS_H
@@ -46,6 +49,11 @@
 #define PROGRESS_OVERDUE_PCT 25U
 /* So much of the share is due before a turn of it is, and so much have overdue tasks at a time, ns. */
 #define PROGRESS_PIECE_NS 1000000ULL
+/*
+ * Turn of an overdue task in the lane itself, ns: 2,000 of them have one each in four seconds.
+ * Turned up, a crowd waits longer; turned down, more of the CPU goes into switches.
+ */
+#define PROGRESS_TURN_NS 500000ULL
 /* In so much time overdue tasks may have one piece, ns. */
 #define PROGRESS_OVERDUE_NS (PROGRESS_PIECE_NS * 100 / PROGRESS_OVERDUE_PCT)
 /* Most of an epoch that kernel threads may take at once, per cent. */
@@ -59,9 +67,6 @@
 #define PROGRESS_KEEP_NS 500000ULL
 /* It does not give way. */
 #define PROGRESS_KEEPS (~0ULL)
-/* Most that one charge comes to by weights of cgroups, ns: an hour. */
-#define PROGRESS_CHARGE_MAX_NS 3600000000000ULL
-
 /* Weights of nice -20 to 19: each a quarter more than the next, as the kernel's own scheduler has them. */
 static const u32 progress_weights[40] = {
 	88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916,
@@ -90,21 +95,6 @@ static inline u64 progress_charge(u64 ran_ns, u32 weight)
 	if (weight == PROGRESS_WEIGHT_0)
 		return ran_ns;
 	return ran_ns * PROGRESS_WEIGHT_0 / (weight ? weight : 1);
-}
-
-/* What @charge_ns comes to in a cgroup of @weight, in which entities of @sum in all want the CPU, ns. */
-static inline u64 progress_group_charge(u64 charge_ns, u64 sum, u32 weight)
-{
-	if (charge_ns > PROGRESS_CHARGE_MAX_NS)
-		charge_ns = PROGRESS_CHARGE_MAX_NS;
-	if (sum > PROGRESS_WEIGHT_0 * 1000000ULL)
-		sum = PROGRESS_WEIGHT_0 * 1000000ULL;
-	if (sum == weight)
-		return charge_ns;
-	/* Of an hour, the product would not fit. */
-	if (charge_ns > PROGRESS_CHARGE_MAX_NS / 1000)
-		return charge_ns / (weight ? weight : 1) * sum;
-	return charge_ns * sum / (weight ? weight : 1);
 }
 
 /* What a task is likely to want at its next wake-up, when it wanted @average_ns so far and @burst_ns at the last one, ns. */
@@ -165,6 +155,43 @@ static inline u64 progress_catch_up(u64 vtime, u64 queue_vtime, u64 credit_ns)
 	u64 floor = queue_vtime - credit_ns;
 
 	return policy_before(vtime, floor) ? floor : vtime;
+}
+
+/*
+ * Virtual time of a task that is woken by one at @waker_vtime: no less than that, as far as that
+ * is no more than a slice ahead of the clock.
+ */
+static inline u64 progress_handed_on(u64 vtime, u64 waker_vtime, u64 queue_vtime, u64 slice_ns)
+{
+	u64 latest = queue_vtime + slice_ns;
+
+	if (policy_before(latest, waker_vtime))
+		waker_vtime = latest;
+	return policy_before(vtime, waker_vtime) ? waker_vtime : vtime;
+}
+
+/* Rest of a debt of @owed_ns, ns, which was right when the clock stood at @since. */
+static inline u64 progress_owed_still(u64 owed_ns, u64 since, u64 queue_vtime)
+{
+	u64 passed = policy_before(since, queue_vtime) ? queue_vtime - since : 0;
+
+	return passed < owed_ns ? owed_ns - passed : 0;
+}
+
+/* Part of @owed_ns that a task at @vtime takes over, ns: up to a slice ahead of the clock. */
+static inline u64 progress_takes_over(u64 vtime, u64 owed_ns, u64 queue_vtime, u64 slice_ns)
+{
+	u64 latest = queue_vtime + slice_ns, room = policy_before(vtime, latest) ? latest - vtime : 0;
+
+	return owed_ns < room ? owed_ns : room;
+}
+
+/* Debt that a task leaves, ns, which sleeps at @vtime and woke another one at @handed_vtime. */
+static inline u64 progress_leaves(u64 vtime, u64 handed_vtime, u64 queue_vtime)
+{
+	u64 since = policy_before(handed_vtime, queue_vtime) ? queue_vtime : handed_vtime;
+
+	return policy_before(since, vtime) ? vtime - since : 0;
 }
 
 /* Virtual time of a new task: its parent's, as far as that is ahead of the clock, but by no more than a slice. */
@@ -246,6 +273,14 @@ static inline u64 progress_overdue_until(u64 until_ns, u64 now_ns, u64 ran_ns)
 static inline bool progress_overdue_fits(u64 until_ns, u64 now_ns)
 {
 	return !policy_before(now_ns, until_ns);
+}
+
+/* Turn that lets @waiting tasks have one each in @time_ns, ns: PROGRESS_TURN_NS at least. */
+static inline u64 progress_crowd_turn(u64 time_ns, u64 waiting)
+{
+	u64 turn_ns = time_ns / (waiting ? waiting : 1);
+
+	return turn_ns < PROGRESS_TURN_NS ? PROGRESS_TURN_NS : turn_ns;
 }
 
 /* Whether kernel threads may still go before everybody. */

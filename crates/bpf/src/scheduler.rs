@@ -65,9 +65,9 @@ pub struct Scheduler {
     _link: Link,
 }
 
-/// Whether the kernel was built with `CONFIG_EXT_GROUP_SCHED`.
-fn has_cgroups() -> bool {
-    compat::struct_has_field("sched_ext_ops", "cgroup_set_weight").unwrap_or(false)
+/// Whether the kernel calls a scheduler's callback of this name: those for cgroups, if it was built with `CONFIG_EXT_GROUP_SCHED`.
+fn has_op(name: &str) -> bool {
+    compat::struct_has_field("sched_ext_ops", name).unwrap_or(false)
 }
 
 impl Scheduler {
@@ -115,7 +115,7 @@ impl Scheduler {
             ops.update_idle = std::ptr::null_mut();
             open.progs.appease_update_idle.set_autoload(false);
         }
-        if !has_cgroups() {
+        if !has_op("cgroup_set_weight") {
             debug!("this kernel's sched_ext knows no cgroups: their weights do not count");
             ops.cgroup_init = std::ptr::null_mut();
             ops.cgroup_exit = std::ptr::null_mut();
@@ -126,6 +126,16 @@ impl Scheduler {
             progs.appease_cgroup_exit.set_autoload(false);
             progs.appease_cgroup_move.set_autoload(false);
             progs.appease_cgroup_set_weight.set_autoload(false);
+        }
+        if !has_op("cgroup_set_bandwidth") {
+            debug!("this kernel's sched_ext is not told of cpu.max");
+            ops.cgroup_set_bandwidth = std::ptr::null_mut();
+            open.progs.appease_cgroup_set_bandwidth.set_autoload(false);
+        }
+        if !has_op("cgroup_set_idle") {
+            debug!("this kernel's sched_ext is not told of cpu.idle");
+            ops.cgroup_set_idle = std::ptr::null_mut();
+            open.progs.appease_cgroup_set_idle.set_autoload(false);
         }
         let shared = &sensor.main.maps;
         let maps = &mut open.maps;
@@ -184,7 +194,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not answer.
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        const NAMES: [&str; 10] = [
+        const NAMES: [&str; 11] = [
             "put on an idle CPU at once",
             "queued as attended",
             "queued as other or idle",
@@ -194,6 +204,7 @@ impl Scheduler {
             "brought back after realtime work",
             "displaced in the other lane by who had less",
             "displaced inside a program, which they left first",
+            "kept from running by cpu.max of their cgroups",
             "realtime programs that never sleep not told: too many at once",
         ];
         read_counters(&self.skel.maps.sched_counters, &NAMES)

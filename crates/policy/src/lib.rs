@@ -16,8 +16,9 @@ pub use response::{Among, End};
 pub use sys::{
     CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS, FAIRNESS_CREDIT_NS,
     FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT,
-    POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS,
-    PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    PARTY_SCALE_1, PARTY_SCALE_MAX, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
+    PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS, PROGRESS_WEIGHT_0,
+    RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -45,8 +46,24 @@ native! {
     progress_weight(nice: i32) -> u32;
     /// Weight of a cgroup by its `cpu.weight`.
     progress_group_weight(cpu_weight: u32) -> u32;
-    /// What a charge comes to in a cgroup.
-    progress_group_charge(charge_ns: u64, sum: u64, weight: u32) -> u64;
+    /// Periods of a limit that are over.
+    limit_periods(since_ns: u64, now_ns: u64, period_ns: u64) -> u64;
+    /// What is in a limit's bucket after that many periods.
+    limit_refill(left_ns: i64, periods: u64, quota_ns: u64, burst_ns: u64) -> i64;
+    /// Scale of a party, one cgroup further up.
+    party_scale(scale: u64, sum: u64, weight: u32) -> u64;
+    /// What CPU time adds to the virtual time of a party.
+    party_charge(ran_ns: u64, scale: u64) -> u64;
+    /// Virtual time with which a task queues up that another one wakes.
+    progress_handed_on(vtime: u64, waker_vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
+    /// What is still owed.
+    progress_owed_still(owed_ns: u64, since: u64, queue_vtime: u64) -> u64;
+    /// What one takes over of that.
+    progress_takes_over(vtime: u64, owed_ns: u64, queue_vtime: u64, slice_ns: u64) -> u64;
+    /// What one that sleeps leaves to be owed.
+    progress_leaves(vtime: u64, handed_vtime: u64, queue_vtime: u64) -> u64;
+    /// Turn of each of a crowd.
+    progress_crowd_turn(time_ns: u64, waiting: u64) -> u64;
     /// What a task is likely to want at its next wake-up.
     progress_burst(average_ns: u64, burst_ns: u64) -> u64;
     /// Deadline of a task by what it is likely to want.

@@ -5,10 +5,9 @@ use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
     PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited,
     loan_debt, loan_granted, progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline,
-    progress_displaces, progress_group_charge, progress_group_weight, progress_inherit, progress_keeps_ns,
-    progress_kernel_fits, progress_next_share, progress_overdue_fits, progress_overdue_until, progress_owed,
-    progress_share, progress_start, progress_weight, unhappiness_key, unhappiness_ns, unhappiness_opened,
-    unhappiness_preempts,
+    progress_displaces, progress_inherit, progress_keeps_ns, progress_kernel_fits, progress_next_share,
+    progress_overdue_fits, progress_overdue_until, progress_owed, progress_share, progress_start, progress_weight,
+    unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -80,23 +79,6 @@ proptest! {
         prop_assert!((1.18..1.31).contains(&ratio), "{}", ratio);
         prop_assert_eq!(progress_weight(nice + 1000), progress_weight(19));
         prop_assert_eq!(progress_weight(-nice - 1000), progress_weight(19));
-    }
-
-    /// Who is alone in a cgroup has all of its part; one of n has an n-th.
-    #[test]
-    fn a_cgroup_is_shared_by_who_wants_it(charge in 0..SECOND_NS, cpu_weight in 1u32..=10_000, n in 1u64..1000) {
-        let weight = progress_group_weight(cpu_weight);
-        let alone = progress_group_charge(charge, u64::from(PROGRESS_WEIGHT_0), weight);
-        prop_assert_eq!(alone, charge * u64::from(PROGRESS_WEIGHT_0) / u64::from(weight));
-        let one_of_many = progress_group_charge(charge, n * u64::from(PROGRESS_WEIGHT_0), weight);
-        prop_assert!(one_of_many.abs_diff(alone * n) <= n);
-    }
-
-    /// Whatever is charged in however full a cgroup: more of it is never less.
-    #[test]
-    fn charges_in_cgroups_do_not_wrap(charge: u64, sum: u64, weight: u32) {
-        let charged = progress_group_charge(charge, sum, weight);
-        prop_assert!(progress_group_charge(charge.saturating_add(1 << 40), sum, weight) >= charged);
     }
 
     /// Whoever wants less goes before others of the same virtual time, by no more than a slice; and who wants the same each time is known by that.

@@ -1,0 +1,440 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Parties of the other lane (policy/party.h): each cgroup with the cpu controller, the root, and each
+ * customer with requests beyond their budgets. Each has a queue of its own.
+ *
+ * scan_queues() counts the parties that hold something, ten times a second. Sums that are kept at
+ * each wake-up and each sleep would cost two callbacks of the kernel each time.
+ */
+#ifndef APPEASE_PARTIES_BPF_H
+#define APPEASE_PARTIES_BPF_H
+
+#include "fair.bpf.h"
+#include "policy/limit.h"
+#include "policy/party.h"
+
+const volatile u64 slice_ns = 3000000ULL;
+
+/* The root, and cgroups with weights of their own. One beyond that counts as its parent. */
+#define GROUPS 1984
+/* Cgroups above a task that count. */
+#define GROUP_DEPTH 8
+/* Customers beyond their budgets at a time. One beyond that stays in its cgroup's party. */
+#define SPENDERS 64
+/* Slots that are tried for a customer. */
+#define SPENDER_TRIES 4
+/* A customer's party without a task for so long gives its slot away, ns. */
+#define SPENDER_IDLE_NS 10000000000ULL
+
+/* Party 0 is the root's. Those from GROUPS on are customers'. */
+#define PARTIES (GROUPS + SPENDERS)
+/* A power of two: the verifier of 6.18 knows the bounds of no other remainder. */
+#define PARTY_WORDS (PARTIES / 64)
+_Static_assert(PARTY_WORDS == 32, "PARTY_WORDS");
+/* The idle lane: it has a clock, and no part. */
+#define PARTY_IDLE PARTIES
+
+/* Queue of party i is the dispatch queue DSQ_PARTIES + i. */
+#define DSQ_PARTIES 4096
+
+struct party {
+	u64 id;		/* of a cgroup: its id; of a customer: its slot, and the cgroup's party; 0: not in use */
+	u64 vtime;	/* CPU time by its scale, ns */
+	u64 clock;	/* of its tasks: progress_clock() */
+	u64 owed;	/* debt that its tasks left, ns, when the clock stood at owed_at */
+	u64 owed_at;
+	u64 scale;	/* as of the count scaled_at */
+	u64 scaled_at;
+	u64 counted_at;	/* the count that has it */
+	u64 used_ns;	/* latest insertion of a task */
+	u64 wanted_ns;	/* time that its tasks ran or waited since the last count, all together */
+	u64 has_queue;	/* of a cgroup: its queue exists */
+	u64 is_idle;	/* of a cgroup: cpu.idle */
+	/* cpu.max: a bucket, see policy/limit.h. */
+	u64 quota_ns;	/* 0: no limit */
+	u64 period_ns;
+	u64 burst_ns;
+	u64 period_at;	/* when the present period began */
+	s64 left_ns;
+	u32 weight;	/* PROGRESS_WEIGHT_0 for cpu.weight 100 */
+	u32 parent;	/* party of the parent; of a customer: of its cgroup */
+	/* The last count and the next: child cgroups that want the CPU, by weight, and own parties. */
+	u64 counts[2];
+	u64 sums[2];
+	u64 members[2];
+};
+
+struct timer {
+	struct bpf_timer timer;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, PARTIES + 1);
+	__type(key, u32);
+	__type(value, struct party);
+} parties SEC(".maps");
+
+/* Cgroups with a limit, and with cpu.idle. */
+static u64 nr_limits, nr_idle_groups;
+
+/* Smallest virtual time that waited when a party was last chosen. */
+static u64 parties_clock;
+
+/* The last complete count, and the root's own tasks that wanted the CPU up to it, by weight, on the average. */
+static u64 party_count;
+static u64 root_weight = PROGRESS_WEIGHT_0;
+
+/*
+ * Parties that may hold a task, by bits, and the words that are not 0. Set before each insertion.
+ * On one CPU, cleared when the queue is found empty; on several, see forget_parties().
+ */
+static u64 party_waiting[PARTY_WORDS];
+static u64 party_words;
+
+/* Parties that got a task since forget_parties() looked last. */
+static u64 party_used[PARTY_WORDS];
+
+/* A look through the parties, by CPU. The verifier would try every value of a local variable. */
+struct party_look {
+	u64 left[PARTY_WORDS];
+	u64 words;
+	u64 vtime;	/* of the best so far */
+	u64 now;	/* if there are limits */
+	u32 best;
+	u32 word;	/* looked at now */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct party_look);
+} party_looks SEC(".maps");
+
+static __always_inline struct party *try_party(u32 index)
+{
+	return bpf_map_lookup_elem(&parties, &index);
+}
+
+/* Party of the cgroup in which the tasks of @index are. */
+static __always_inline u32 group_behind(u32 index, const struct party *party)
+{
+	return index >= GROUPS ? party->parent : index;
+}
+
+/* @kind of @group in the last count, @least at least. */
+static __always_inline u64 counted(const struct party *group, const u64 *kind, u64 least)
+{
+	u64 count = party_count, found = group->counts[count & 1] == count ? kind[count & 1] : 0;
+
+	return found > least ? found : least;
+}
+
+/* Scale of party @index, by the last count. */
+__noinline u64 scale_of(u32 index)
+{
+	struct party *entry = try_party(index);
+	u32 i, group, weight;
+	u64 scale;
+
+	if (!entry)
+		return PARTY_SCALE_1;
+	group = group_behind(index, entry);
+	entry = try_party(group);
+	if (!entry)
+		return PARTY_SCALE_1;
+	scale = PARTY_SCALE_1 * counted(entry, entry->members, 1);
+	if (!group)
+		return party_scale(scale, PROGRESS_WEIGHT_0, root_weight);
+	bpf_for(i, 0, GROUP_DEPTH) {
+		weight = entry->weight;
+		group = entry->parent;
+		entry = group ? try_party(group) : NULL;
+		scale = party_scale(scale, entry ? counted(entry, entry->sums, weight) : PROGRESS_WEIGHT_0, weight);
+		if (!entry)
+			break;
+	}
+	return scale;
+}
+
+static __always_inline u64 bit_of(u32 index)
+{
+	return 1ULL << (index % 64);
+}
+
+static __always_inline u32 word_of(u32 index)
+{
+	return index / 64 % PARTY_WORDS;
+}
+
+/* Whether no other party than that at @index may wait. */
+static __always_inline bool is_only(u32 index)
+{
+	u32 word = word_of(index);
+
+	return !(party_words & ~(1ULL << word)) && !(party_waiting[word] & ~bit_of(index));
+}
+
+/* A party at @vtime is chosen, the smallest that waits, or none waits beside it. */
+static __always_inline void advance_parties_clock(u64 vtime)
+{
+	if (policy_before(parties_clock, vtime))
+		parties_clock = vtime;
+}
+
+/* Charges @party, the one at @index. */
+static __always_inline void charge_party(struct party *party, u32 index, u64 ran)
+{
+	u64 count = party_count;
+
+	if (party->scaled_at != count || !party->scale) {
+		party->scale = scale_of(index);
+		party->scaled_at = count;
+	}
+	if (is_only(index))
+		advance_parties_clock(party->vtime);
+	__sync_fetch_and_add(&party->vtime, party_charge(ran, party->scale));
+}
+
+/* A task of @party leaves a debt. Two CPUs at once may forget a part of it. */
+static __always_inline void owe(struct party *party, u64 ns)
+{
+	party->owed = progress_owed_still(party->owed, party->owed_at, party->clock) + ns;
+	party->owed_at = party->clock;
+}
+
+/* @vtime of a task that goes on with the work of @party, with the debt that it takes over. */
+static __always_inline u64 take_over(struct party *party, u64 vtime)
+{
+	u64 taken;
+
+	if (!party->owed)
+		return vtime;
+	party->owed = progress_owed_still(party->owed, party->owed_at, party->clock);
+	party->owed_at = party->clock;
+	taken = progress_takes_over(vtime, party->owed, party->clock, slice_ns);
+	party->owed -= taken;
+	return vtime + taken;
+}
+
+/* Whether a party may hold something. */
+static __always_inline bool others_may_wait(void)
+{
+	return party_words;
+}
+
+/* Whether only the root's own party may. */
+static __always_inline bool is_only_root(void)
+{
+	return party_words == 1 && party_waiting[0] == 1;
+}
+
+/* A task is about to be put into the queue of @party, the one at @index. */
+static __always_inline void party_fills(struct party *party, u32 index, u64 credit, u64 now)
+{
+	u64 bit = bit_of(index), floor = parties_clock - credit;
+	u32 word = word_of(index);
+
+	party->used_ns = now;
+	if (policy_before(party->vtime, floor))
+		party->vtime = floor;
+	if (party_waiting[word] & party_used[word] & bit)
+		return;
+	__sync_fetch_and_or(&party_waiting[word], bit);
+	__sync_fetch_and_or(&party_used[word], bit);
+	__sync_fetch_and_or(&party_words, 1ULL << word);
+}
+
+/* The queue of the party at @index was found empty. */
+static __always_inline void party_is_empty(u32 index)
+{
+	u32 word = word_of(index);
+
+	if (nr_cpus > 1)
+		return;
+	party_waiting[word] &= ~bit_of(index);
+	if (!party_waiting[word])
+		party_words &= ~(1ULL << word);
+}
+
+/*
+ * On several CPUs, a task enters its queue only after ops.enqueue() has returned. Another CPU may
+ * find the queue empty before that. So a queue counts as empty only if nothing was put in since the
+ * last look, either.
+ */
+static __always_inline void forget_parties(void)
+{
+	u32 word, i;
+
+	bpf_for(word, 0, PARTY_WORDS) {
+		u64 idle = party_waiting[word % PARTY_WORDS] & ~party_used[word % PARTY_WORDS];
+
+		party_used[word % PARTY_WORDS] = 0;
+		if (!idle)
+			continue;
+		bpf_for(i, 0, 64) {
+			if (idle >> i & 1 && !scx_bpf_dsq_nr_queued(DSQ_PARTIES + word * 64 + i))
+				__sync_fetch_and_and(&party_waiting[word % PARTY_WORDS], ~(1ULL << i));
+		}
+		if (!party_waiting[word % PARTY_WORDS])
+			__sync_fetch_and_and(&party_words, ~(1ULL << word));
+		/* A task may have come in between. */
+		if (party_waiting[word % PARTY_WORDS])
+			__sync_fetch_and_or(&party_words, 1ULL << word);
+	}
+}
+
+/* In limits.bpf.h. */
+bool is_limited(u32 group, u64 now);
+
+/* This CPU's look, over all parties that may hold a task. */
+static __always_inline struct party_look *begin_party_look(void)
+{
+	u32 zero = 0, i;
+	u64 words;
+	struct party_look *look = bpf_map_lookup_elem(&party_looks, &zero);
+
+	if (!look)
+		return NULL;
+	look->words = words = party_words;
+	look->now = nr_limits ? scx_bpf_now() : 0;
+	bpf_for(i, 0, PARTY_WORDS) {
+		u32 word;
+
+		if (!words)
+			break;
+		word = lowest_bit(words) % PARTY_WORDS;
+		words &= words - 1;
+		look->left[word] = party_waiting[word];
+	}
+	return look;
+}
+
+/* Finds the party with the smallest virtual time in one word, if it beats the best so far. */
+static __noinline int least_of_word(struct party_look *look)
+{
+	u64 bits;
+	u32 i;
+
+	if (!look)
+		return 0;
+	bits = look->left[look->word % PARTY_WORDS];
+	bpf_for(i, 0, 64) {
+		struct party *party;
+		u32 index;
+
+		if (!bits)
+			break;
+		index = look->word * 64 + lowest_bit(bits);
+		bits &= bits - 1;
+		party = try_party(index);
+		if (!party || (look->best < PARTIES && !policy_before(party->vtime, look->vtime)))
+			continue;
+		if (nr_cpus > 1 && scx_bpf_dsq_nr_queued(DSQ_PARTIES + index) <= 0)
+			continue;
+		if (nr_limits && is_limited(group_behind(index, party), look->now))
+			continue;
+		look->best = index;
+		look->vtime = party->vtime;
+	}
+	return 0;
+}
+
+/* Takes the party with the smallest virtual time out of the look. PARTIES: none is left. */
+static __noinline u32 next_party(struct party_look *look)
+{
+	u64 words;
+	u32 i;
+
+	if (!look)
+		return PARTIES;
+	look->best = PARTIES;
+	words = look->words;
+	bpf_for(i, 0, PARTY_WORDS) {
+		if (!words)
+			break;
+		look->word = lowest_bit(words) % PARTY_WORDS;
+		words &= words - 1;
+		least_of_word(look);
+	}
+	if (look->best < PARTIES) {
+		look->left[word_of(look->best)] &= ~bit_of(look->best);
+		advance_parties_clock(look->vtime);
+	}
+	return look->best;
+}
+
+/* The party that goes next. PARTIES: none waits. */
+__noinline u32 first_party(void)
+{
+	struct party_look *look;
+
+	if (!party_words)
+		return PARTIES;
+	if (is_only_root())
+		return 0;
+	look = begin_party_look();
+	return look ? next_party(look) : PARTIES;
+}
+
+/* The party of the customer in @slot in @group, or @group itself if there are too many. */
+__noinline u32 spender_of(u32 slot, u32 group)
+{
+	u64 id = (u64)slot << 32 | group | 1ULL << 63;
+	u32 i;
+
+	bpf_for(i, 0, SPENDER_TRIES) {
+		u32 index = GROUPS + (slot * 31 + group + i) % SPENDERS;
+		struct party *party = try_party(index);
+
+		if (!party)
+			break;
+		if (party->id == id)
+			return index;
+		if (party->id || __sync_val_compare_and_swap(&party->id, 0, id))
+			continue;
+		party->parent = group;
+		party->weight = PROGRESS_WEIGHT_0;
+		party->vtime = parties_clock;
+		party->scale = 0;
+		return index;
+	}
+	return group;
+}
+
+/* Adds the party at @index, which wants the CPU, to the next count. */
+static __noinline void count_party(u32 index)
+{
+	u64 count = party_count + 1, which = count & 1;
+	struct party *entry = try_party(index);
+	u32 i, group, weight = 0;
+
+	if (!entry || entry->counted_at == count)
+		return;
+	entry->counted_at = count;
+	group = group_behind(index, entry);
+	barrier_var(group);
+	bpf_for(i, 0, GROUP_DEPTH) {
+		bool is_first;
+
+		entry = try_party(group);
+		if (!entry)
+			break;
+		is_first = entry->counts[which] != count;
+		if (is_first) {
+			entry->counts[which] = count;
+			entry->sums[which] = entry->members[which] = 0;
+		}
+		if (weight)
+			entry->sums[which] += weight;
+		else
+			entry->members[which]++;
+		if (!is_first || !group)
+			break;
+		weight = entry->weight;
+		group = entry->parent;
+	}
+}
+
+#endif
