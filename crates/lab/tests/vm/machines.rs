@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::{Arc, Condvar, Mutex, OnceLock, PoisonError},
+    time::Instant,
 };
 
 use anyhow::{Context, bail, ensure};
@@ -248,7 +249,10 @@ fn exactly<const N: usize>(runs: Vec<Run>) -> anyhow::Result<[Run; N]> {
 fn run_lab(arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
     let mut command = Command::new(LAB);
     command.current_dir(root()).args(arguments);
+    let started = Instant::now();
     let output = command.output().context("start appease-lab")?;
+    // What takes the time of the tests.
+    println!("{:4} s: appease-lab {}", started.elapsed().as_secs(), arguments.join(" "));
     // A bad outcome is in the document, beside the exit status.
     if output.stdout.is_empty() {
         let errors = String::from_utf8_lossy(&output.stderr);
