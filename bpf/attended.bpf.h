@@ -134,15 +134,82 @@ __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 }
 
 /*
- * The CPU that does the least important work among those that @p may run on: this one, the one where @p ran, any; -1: all do
- * better.
+ * CPUs that a wake-up looks at: so many of a domain, of so many domains. What it misses, it has when
+ * the first CPU of its domain ends a turn.
+ */
+#define VICTIM_LOOKS 8
+#define VICTIM_DOMAINS 8
+
+/* Looks so far, of one search. The verifier would try every value of a local variable. */
+struct victim_look {
+	u32 looks;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct victim_look);
+} victim_looks SEC(".maps");
+
+/* A CPU of the domain at @index that does what nobody waits for, and gives way to @p. -1: none was found. */
+__noinline s32 plain_cpu_of(u32 index, struct task_struct *p __arg_trusted, u32 queue, u64 key, u64 mono)
+{
+	const struct cpumask *allowed = p->cpus_ptr;
+	struct domain *domain = domain_at(index);
+	u64 bits = domain->plain_cpus;
+	struct victim_look *look;
+	u32 zero = 0, i;
+
+	look = bits ? bpf_map_lookup_elem(&victim_looks, &zero) : NULL;
+	if (!look)
+		return -1;
+	look->looks = 0;
+	bpf_for(i, 0, DOMAIN_CPUS) {
+		s32 cpu;
+
+		if (!bits || look->looks >= VICTIM_LOOKS)
+			break;
+		cpu = domain->cpus[lowest_bit(bits)];
+		bits &= bits - 1;
+		if (!bpf_cpumask_test_cpu(cpu, allowed))
+			continue;
+		look->looks++;
+		if (worth_of(cpu, queue, key, mono) == WORTH_NOTHING)
+			return cpu;
+	}
+	return -1;
+}
+
+/* A CPU of the domain at @index that serves somebody less unhappy. -1: none was found. */
+__noinline s32 lesser_cpu_of(u32 index, struct task_struct *p __arg_trusted, u32 queue, u64 key, u64 mono)
+{
+	const struct cpumask *allowed = p->cpus_ptr;
+	struct domain *domain = domain_at(index);
+	u32 i, first = domain->next_look++;
+
+	bpf_for(i, 0, VICTIM_LOOKS) {
+		s32 cpu;
+
+		if (i >= domain->nr_cpus)
+			break;
+		cpu = domain->cpus[(first + i) % domain->nr_cpus % DOMAIN_CPUS];
+		if (bpf_cpumask_test_cpu(cpu, allowed) && worth_of(cpu, queue, key, mono) == WORTH_LESS)
+			return cpu;
+	}
+	return -1;
+}
+
+/*
+ * The CPU that does the least important work among those that @p may run on: this one, the one where
+ * @p ran, others of its domain, those of other domains; -1: all do better, as far as they were looked at.
  */
 __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 key, u64 mono)
 {
-	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id(), best = -1;
-	const struct cpumask *online, *allowed;
+	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id(), found;
+	u32 home = domain_of(cpu), i;
 	enum worth worth;
-	u32 i;
+	const struct cpumask *allowed;
 
 	if (nr_cpus == 1)
 		return worth_of(cpu, queue, key, mono) == WORTH_KEEPING ? -1 : cpu;
@@ -152,22 +219,20 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 	worth = worth_of(cpu, queue, key, mono);
 	if (worth == WORTH_NOTHING)
 		return cpu;
-	if (worth == WORTH_LESS)
-		best = cpu;
-	online = scx_bpf_get_online_cpumask();
-	bpf_for(i, 0, nr_cpus) {
-		if (i == cpu || !bpf_cpumask_test_cpu(i, allowed) || !bpf_cpumask_test_cpu(i, online))
-			continue;
-		worth = worth_of(i, queue, key, mono);
-		if (worth == WORTH_LESS && best < 0)
-			best = i;
-		if (worth == WORTH_NOTHING) {
-			best = i;
+	bpf_for(i, 0, VICTIM_DOMAINS) {
+		if (i >= nr_domains)
 			break;
-		}
+		found = plain_cpu_of(home ^ i, p, queue, key, mono);
+		if (found >= 0)
+			return found;
 	}
-	scx_bpf_put_cpumask(online);
-	return best;
+	return worth == WORTH_LESS ? cpu : lesser_cpu_of(home, p, queue, key, mono);
+}
+
+/* The domain in whose queues attended tasks of @cpu wait. Policy cas compares all that wait. */
+static __always_inline u32 attended_domain_of(s32 cpu)
+{
+	return policy == APPEASE_POLICY_CAS ? 0 : domain_of(cpu);
 }
 
 /* The key stands still while it waits. */
@@ -201,7 +266,7 @@ static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
 		return 0;
 	cctx->stays = 0;
 	next = cpu_ctx_of(cctx->next_cpu);
-	if (scx_bpf_dsq_nr_queued(DSQ_ATTENDED + cctx->stays_in % FAIR_QUEUES))
+	if (scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(cctx->next_cpu), cctx->stays_in % FAIR_QUEUES)))
 		scx_bpf_kick_cpu(cctx->next_cpu, SCX_KICK_PREEMPT);
 	else if (next)
 		next->is_called = 0;
@@ -267,7 +332,7 @@ static __always_inline void insert_next(struct task_struct *p, u64 slice, u64 en
 static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ctx *tctx, u64 key, u64 slice, u64 mono,
 					   bool may_displace, u64 enq_flags)
 {
-	u32 queue = fair_queue_of(tctx->turn_for);
+	u32 queue = fair_queue_of(tctx->turn_for), domain;
 	s32 victim = -1;
 
 	tctx->queued_ns = scx_bpf_now();
@@ -278,19 +343,22 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		struct cpu_ctx *cctx = cpu_ctx_of(victim);
 
 		/* What a modest customer has in place of the other lane's turn is not the other lane's. */
-		if (cctx)
+		if (cctx) {
 			cctx->turn = 0;
+			note_plain(victim, cctx, false);
+		}
 		count_sched(CNT_PREEMPTED);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
 	/* No other attended task waits. */
-	if (victim < 0 && may_displace && !fair_waiting && stays_here(tctx->queued_ns) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL)) {
+	if (victim < 0 && may_displace && !domain_at(0)->attended && stays_here(tctx->queued_ns) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL)) {
 		insert_next(p, slice, enq_flags);
 		return;
 	}
-	fair_queue_fills(queue);
-	scx_bpf_dsq_insert_vtime(p, DSQ_ATTENDED + queue, slice, key, enq_flags);
+	domain = attended_domain_of(victim >= 0 ? victim : scx_bpf_task_cpu(p));
+	fair_queue_fills(queue, domain);
+	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_ATTENDED, domain, queue), slice, key, enq_flags);
 	if (victim < 0) {
 		kick_idle(p);
 		return;

@@ -6,34 +6,23 @@
 #ifndef APPEASE_FAIR_BPF_H
 #define APPEASE_FAIR_BPF_H
 
-#include "customers.bpf.h"
-
-const volatile u32 nr_cpus = 1;
+#include "domains.bpf.h"
 
 /* Customers are hashed to these; as many as bits in a word. */
 #define FAIR_QUEUES 64
 
-/* Queue i is the dispatch queue DSQ_ATTENDED + i. */
-#define DSQ_ATTENDED 64
+/* Each domain has so many. */
+#define DSQ_ATTENDED DSQ_KIND(1)
 
 /* Virtual times of the queues, and their clock. */
 static u64 fair_vtimes[FAIR_QUEUES];
 static u64 fair_clock;
 
-/*
- * Queues that may hold something, by bits: set before each insertion. With one CPU, cleared by whoever finds one empty; with several,
- * only once nothing was put in for a while, see forget_fair_queues().
- */
-static u64 fair_waiting;
-
-/* Those something was put in since forget_fair_queues() looked last. */
-static u64 fair_used;
-
 /* A look through the queues, by CPU: not a local variable, of which the verifier would try every value. */
 struct fair_look {
 	u64 left;
 	u32 best;
-	u32 pad;
+	u32 domain;
 };
 
 struct {
@@ -42,12 +31,6 @@ struct {
 	__type(key, u32);
 	__type(value, struct fair_look);
 } fair_looks SEC(".maps");
-
-/* Number of the lowest bit in @bits, which is not 0. */
-static __always_inline u32 lowest_bit(u64 bits)
-{
-	return __builtin_ctzll(bits) % 64;
-}
 
 /* Queue of the customer in @slot; 0: nobody in particular. */
 static __always_inline u32 fair_queue_of(u32 slot)
@@ -74,7 +57,7 @@ static __always_inline void charge_fairly(u32 slot, u64 ran)
 	u32 queue = fair_queue_of(slot);
 
 	__sync_fetch_and_add(&fair_vtimes[queue], fairness_charge(ran, weight));
-	if (!(fair_waiting & ~(1ULL << queue)))
+	if (!(domain_at(domain_here())->attended & ~(1ULL << queue)))
 		fair_clock = fairness_clock(fair_clock, fair_vtimes[queue]);
 }
 
@@ -84,15 +67,18 @@ static __always_inline void fair_catches_up(u32 queue)
 	fair_vtimes[queue % FAIR_QUEUES] = fairness_catch_up(fair_vtimes[queue % FAIR_QUEUES], fair_clock);
 }
 
-/* Something is about to be put into @queue. */
-static __always_inline void fair_queue_fills(u32 queue)
+/* Something is about to be put into @queue of the domain at @index. */
+static __always_inline void fair_queue_fills(u32 queue, u32 index)
 {
-	u64 bit = 1ULL << (queue % FAIR_QUEUES);
+	struct domain *domain = domain_at(index);
+	u64 bit = bit_of(queue);
 
-	if (fair_waiting & fair_used & bit)
+	if (domain->attended & domain->attended_used & bit)
 		return;
-	__sync_fetch_and_or(&fair_waiting, bit);
-	__sync_fetch_and_or(&fair_used, bit);
+	__sync_fetch_and_or(&domain->attended, bit);
+	__sync_fetch_and_or(&domain->attended_used, bit);
+	if (nr_domains > 1)
+		__sync_fetch_and_or(&attended_in, bit_of(index));
 }
 
 /* Whether @queue is of a customer who had less than its part: the other lanes have theirs of those who had more. */
@@ -105,25 +91,28 @@ static __always_inline bool is_modest(u32 queue)
 static __always_inline void fair_queue_is_empty(u32 queue)
 {
 	if (nr_cpus == 1)
-		fair_waiting &= ~(1ULL << (queue % FAIR_QUEUES));
+		domain_at(0)->attended &= ~bit_of(queue);
 }
 
-/*
- * With several CPUs, a task is in its queue only once ops.enqueue() has returned, and another CPU may find it empty in between: so a queue
- * counts as empty when it is, and nothing was put in since the last look. Once a while.
- */
-static __always_inline void forget_fair_queues(void)
+/* See struct domain. */
+static __noinline int forget_fair_queues(u32 index)
 {
-	u64 used = fair_used;
+	struct domain *domain = domain_at(index);
+	u64 used = domain->attended_used;
 	u32 i;
 
-	fair_used = 0;
+	domain->attended_used = 0;
 	bpf_for(i, 0, FAIR_QUEUES) {
-		u64 bit = 1ULL << i;
-
-		if (fair_waiting & ~used & bit && !scx_bpf_dsq_nr_queued(DSQ_ATTENDED + i))
-			__sync_fetch_and_and(&fair_waiting, ~bit);
+		if (domain->attended & ~used & bit_of(i) && !scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, index, i)))
+			__sync_fetch_and_and(&domain->attended, ~bit_of(i));
 	}
+	if (nr_domains > 1 && !domain->attended) {
+		__sync_fetch_and_and(&attended_in, ~bit_of(index));
+		/* A task may have come in between. */
+		if (domain->attended)
+			__sync_fetch_and_or(&attended_in, bit_of(index));
+	}
+	return 0;
 }
 
 /*
@@ -142,20 +131,26 @@ static __noinline u32 least_served(struct fair_look *look)
 			continue;
 		if (look->best < FAIR_QUEUES && !policy_before(fair_vtimes[i], fair_vtimes[look->best % FAIR_QUEUES]))
 			continue;
-		if (nr_cpus == 1 || scx_bpf_dsq_nr_queued(DSQ_ATTENDED + i) > 0)
+		if (nr_cpus == 1 || scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, look->domain, i)) > 0)
 			look->best = i;
 	}
 	return look->best;
 }
 
-/* That of this CPU, over all queues that may hold something. */
-static __always_inline struct fair_look *begin_look(void)
+/* That of this CPU, over all queues of a domain that may hold something. NULL: there is none. */
+static __always_inline struct fair_look *begin_look(u32 domain)
 {
+	u64 waiting = domain_at(domain)->attended;
+	struct fair_look *look;
 	u32 zero = 0;
-	struct fair_look *look = bpf_map_lookup_elem(&fair_looks, &zero);
 
-	if (look)
-		look->left = fair_waiting;
+	if (!waiting)
+		return NULL;
+	look = bpf_map_lookup_elem(&fair_looks, &zero);
+	if (look) {
+		look->left = waiting;
+		look->domain = domain;
+	}
 	return look;
 }
 
@@ -168,27 +163,24 @@ static __always_inline u32 next_queue(struct fair_look *look)
 		return FAIR_QUEUES;
 	/* Nobody shares with another: on most machines, always. */
 	queue = look->left == 1 ? 0 : least_served(look);
-	look->left &= ~(1ULL << (queue % FAIR_QUEUES));
+	look->left &= ~bit_of(queue);
 	return queue;
 }
 
-/* Where the first of the attended tasks that may run on @cpu waits: in @first, and its key; 0: there is none. */
-__noinline u64 first_attended_key(s32 cpu, u32 *first)
+/* Where the first of the attended tasks of @domain that may run on @cpu waits: in @first, and its key; 0: there is none. */
+__noinline u64 first_attended_key(s32 cpu, u32 domain, u32 *first)
 {
-	struct fair_look *look;
+	struct fair_look *look = begin_look(domain);
 	struct task_struct *p;
 	u32 i, queue;
 
-	if (!fair_waiting)
-		return 0;
-	look = begin_look();
 	if (!look || !first)
 		return 0;
 	bpf_for(i, 0, FAIR_QUEUES) {
 		queue = next_queue(look);
 		if (queue >= FAIR_QUEUES)
 			break;
-		p = __COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED + queue);
+		p = __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_ATTENDED, domain, queue));
 		if (!p) {
 			fair_queue_is_empty(queue);
 		} else if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
@@ -199,26 +191,38 @@ __noinline u64 first_attended_key(s32 cpu, u32 *first)
 	return 0;
 }
 
-/* Has this CPU run the first of the attended tasks that may. */
-__noinline bool take_attended(void)
+/* Has this CPU run the first of the attended tasks of @domain that may. */
+__noinline bool take_attended(u32 domain)
 {
-	struct fair_look *look;
+	struct fair_look *look = begin_look(domain);
 	u32 i, queue;
 
-	if (!fair_waiting)
-		return false;
-	look = begin_look();
 	if (!look)
 		return false;
 	bpf_for(i, 0, FAIR_QUEUES) {
 		queue = next_queue(look);
 		if (queue >= FAIR_QUEUES)
 			break;
-		if (scx_bpf_dsq_move_to_local(DSQ_ATTENDED + queue, 0)) {
+		if (scx_bpf_dsq_move_to_local(queue_in(DSQ_ATTENDED, domain, queue), 0)) {
 			fair_clock = fairness_clock(fair_clock, fair_vtimes[queue % FAIR_QUEUES]);
 			return true;
 		}
 		fair_queue_is_empty(queue);
+	}
+	return false;
+}
+
+/* The same of any other domain than @here. */
+__noinline bool take_attended_elsewhere(u32 here)
+{
+	u64 elsewhere = attended_in & ~bit_of(here);
+	u32 i;
+
+	if (!elsewhere)
+		return false;
+	bpf_for(i, 1, nr_domains) {
+		if (elsewhere & bit_of(here ^ i) && take_attended((here ^ i) % DOMAINS))
+			return true;
 	}
 	return false;
 }

@@ -70,16 +70,25 @@ __noinline bool is_idle_group(u32 group)
 	struct party *party;
 	u32 i;
 
-	barrier_var(group);
 	bpf_for(i, 0, GROUP_DEPTH) {
-		party = group ? try_party(group) : NULL;
+		party = step_up(&group);
 		if (!party)
 			break;
 		if (party->is_idle)
 			return true;
-		group = party->parent;
 	}
 	return false;
+}
+
+/* Those of the party at @index, in all domains. */
+static __always_inline s32 create_party_queues(u32 index)
+{
+	s32 err = 0;
+	u32 i;
+
+	bpf_for(i, 0, nr_domains)
+		err |= scx_bpf_create_dsq(queue_in(DSQ_PARTIES, i, index), -1);
+	return err;
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_cgroup_init, struct cgroup *cgroup, struct scx_cgroup_init_args *args)
@@ -97,7 +106,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_cgroup_init, struct cgroup *cgroup, struct 
 		if (!entry || __sync_val_compare_and_swap(&entry->id, 0, id))
 			continue;
 		/* The queue stays for the next cgroup: a CPU may be looking at it. */
-		if (!entry->has_queue && scx_bpf_create_dsq(DSQ_PARTIES + slot, -1)) {
+		if (!entry->has_queue && create_party_queues(slot)) {
 			entry->id = 0;
 			break;
 		}
@@ -108,7 +117,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_cgroup_init, struct cgroup *cgroup, struct 
 		if (bpf_core_field_exists(args->sched_idle))
 			set_idle(entry, args->sched_idle);
 		entry->parent = parent;
-		entry->vtime = parties_clock;
+		entry->vtime = domain_at(domain_here())->clock;
 		entry->scale = 0;
 		entry->counts[0] = entry->counts[1] = 0;
 		group = slot;

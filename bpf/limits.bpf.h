@@ -30,14 +30,12 @@ static __always_inline bool limits_keep(u32 group, u64 now)
 	struct party *party;
 	u32 i;
 
-	barrier_var(group);
 	bpf_for(i, 0, GROUP_DEPTH) {
-		party = group ? try_party(group) : NULL;
+		party = step_up(&group);
 		if (!party)
 			break;
 		if (is_used_up(party, now))
 			return true;
-		group = party->parent;
 	}
 	return false;
 }
@@ -76,9 +74,8 @@ __noinline int charge_limits(u32 group, u64 ran, u64 now)
 	struct party *party;
 	u32 i;
 
-	barrier_var(group);
 	bpf_for(i, 0, GROUP_DEPTH) {
-		party = group ? try_party(group) : NULL;
+		party = step_up(&group);
 		if (!party)
 			break;
 		if (party->quota_ns) {
@@ -87,7 +84,6 @@ __noinline int charge_limits(u32 group, u64 ran, u64 now)
 			if (party->left_ns <= 0)
 				look_again_at(party->period_at + party->period_ns, now);
 		}
-		group = party->parent;
 	}
 	return 0;
 }

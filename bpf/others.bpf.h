@@ -159,22 +159,55 @@ __noinline int leave_owed(struct task_ctx *tctx __arg_nonnull)
 	return 0;
 }
 
+/* Queues @p, whose party is lost, among the overdue tasks. */
+static __always_inline int enqueue_lost(struct task_struct *p, u64 enq_flags)
+{
+	maybe_overdue = true;
+	scx_bpf_dsq_insert(p, queue_in(DSQ_OVERDUE, domain_of(scx_bpf_task_cpu(p)), 0), slice_ns, enq_flags);
+	return 0;
+}
+
+/* Queues @p in @party, the one at @index, and in a domain. */
+static __always_inline void enqueue_in_party(struct task_struct *p, struct task_ctx *tctx, struct party *party, u32 index, u32 domain,
+					     u64 credit, u64 now, u64 enq_flags)
+{
+	party_fills(party, index, domain_at(domain), credit, now);
+	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_PARTIES, domain, index), slice_ns, deadline_of(tctx), enq_flags);
+}
+
+/*
+ * The domain in which @p waits: that of its CPU. At the end of a turn, another one that has less to do
+ * (share_out() in scans.bpf.h).
+ */
+static __always_inline u32 domain_for(struct task_struct *p, u64 enq_flags)
+{
+	u32 home = domain_of(scx_bpf_task_cpu(p));
+	struct domain *domain = domain_at(home), *other;
+
+	if (nr_domains == 1 || enq_flags & SCX_ENQ_WAKEUP || !domain->gives)
+		return home;
+	other = domain_at(domain->gives_to);
+	if (!other->nr_cpus || !bpf_cpumask_test_cpu(other->cpus[bpf_get_prandom_u32() % other->nr_cpus % DOMAIN_CPUS], p->cpus_ptr))
+		return home;
+	/* Two CPUs at once may give one too many. */
+	domain->gives--;
+	return domain->gives_to;
+}
+
 /* Queues @p in the other or the idle lane, or in place of who had more than its part. */
 __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 now, u64 enq_flags)
 {
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
-	u32 lane = plain_lane(p, tctx), index;
-	u64 credit = hurries ? slice_ns : 0, vtime, deadline;
+	u32 lane = plain_lane(p, tctx), index, domain = domain_for(p, enq_flags);
+	u64 credit = hurries ? slice_ns : 0, vtime;
 	struct party *party;
 
 	index = lane == APPEASE_LANE_IDLE ? PARTY_IDLE : tctx->spent_for ? spender_of(tctx->spent_for, tctx->group) : tctx->group;
 	party = join_party(tctx, index);
 
-	if (!party) {
-		scx_bpf_dsq_insert(p, DSQ_OVERDUE, slice_ns, enq_flags);
-		return 0;
-	}
+	if (!party)
+		return enqueue_lost(p, enq_flags);
 	vtime = progress_catch_up(tctx->vtime, party->clock, credit);
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		vtime = handed_on(p, tctx, party, vtime, now);
@@ -184,14 +217,12 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	count_sched(CNT_OTHER);
 	if (lane == APPEASE_LANE_IDLE) {
 		maybe_idle = true;
-		scx_bpf_dsq_insert_vtime(p, DSQ_IDLE, slice_ns, vtime, enq_flags);
+		scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_IDLE, domain, 0), slice_ns, vtime, enq_flags);
 		kick_idle(p);
 		return 0;
 	}
-	deadline = deadline_of(tctx);
-	party_fills(party, index, credit, now);
-	scx_bpf_dsq_insert_vtime(p, DSQ_PARTIES + index, slice_ns, deadline, enq_flags);
-	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, index, vtime, deadline, now)) {
+	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
+	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, index, vtime, deadline_of(tctx), now)) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
@@ -207,16 +238,13 @@ __noinline int enqueue_limited(struct task_struct *p __arg_trusted, struct task_
 	u32 index = tctx->group;
 	struct party *party = join_party(tctx, index);
 
-	if (!party || index >= GROUPS) {
-		scx_bpf_dsq_insert(p, DSQ_OVERDUE, slice_ns, enq_flags);
-		return 0;
-	}
+	if (!party || index >= GROUPS)
+		return enqueue_lost(p, enq_flags);
 	tctx->vtime = progress_catch_up(tctx->vtime, party->clock, slice_ns);
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->queued_ns = now;
 	count_sched(CNT_LIMITED);
-	party_fills(party, index, slice_ns, now);
-	scx_bpf_dsq_insert_vtime(p, DSQ_PARTIES + index, slice_ns, deadline_of(tctx), enq_flags);
+	enqueue_in_party(p, tctx, party, index, domain_of(scx_bpf_task_cpu(p)), slice_ns, now, enq_flags);
 	return 0;
 }
 
@@ -228,45 +256,70 @@ __noinline int enqueue_limited(struct task_struct *p __arg_trusted, struct task_
 #define LOOK_EACH_TURNS 17
 static u32 turns;
 
-/* Takes the first task of the party at @index that may run here. */
-__noinline bool take_of(u32 index)
+/* Takes the first task of the party at @index in @domain that may run here. */
+__noinline bool take_of(u32 domain, u32 index)
 {
-	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(DSQ_PARTIES + index);
+	u64 queue = queue_in(DSQ_PARTIES, domain, index);
+	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(queue);
 	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
 	struct party *party = try_party(index);
 
 	if (party && tctx && policy_before(party->clock, tctx->vtime))
 		party->clock = tctx->vtime;
-	if (!scx_bpf_dsq_move_to_local(DSQ_PARTIES + index, 0)) {
+	if (!scx_bpf_dsq_move_to_local(queue, 0)) {
 		party_is_empty(index);
 		return false;
 	}
 	/* It may have been the last one. A look at each turn would cost more than it saves. */
-	if (nr_cpus == 1 && !(++turns % LOOK_EACH_TURNS) && !scx_bpf_dsq_nr_queued(DSQ_PARTIES + index))
+	if (nr_cpus == 1 && !(++turns % LOOK_EACH_TURNS) && !scx_bpf_dsq_nr_queued(queue))
 		party_is_empty(index);
 	return true;
 }
 
-/* Takes a task of the party with the smallest virtual time. */
-__noinline bool take_party(void)
+/* Takes a task of the party with the smallest virtual time in @domain. */
+__noinline bool take_party(u32 domain)
 {
 	struct party_look *look;
 	u32 i, index;
 
-	if (!others_may_wait())
+	if (!others_may_wait(domain))
 		return false;
-	if (is_only_root())
-		return take_of(0);
-	look = begin_party_look();
+	if (is_only_root(domain))
+		return take_of(domain, 0);
+	look = begin_party_look(domain);
 	if (!look)
 		return false;
 	bpf_for(i, 0, PARTIES) {
 		index = next_party(look);
 		if (index >= PARTIES)
 			break;
-		if (take_of(index))
+		if (take_of(domain, index))
 			return true;
 	}
+	return false;
+}
+
+/*
+ * A party of another domain had so much less, in virtual time, that it is due here. Turned down, more
+ * tasks change their caches; turned up, shares between cgroups are late: within 5 % over 2 s, it may
+ * be 100 ms.
+ */
+#define DUE_ELSEWHERE_NS 25000000ULL
+
+/* The domain whose parties had least at the last look, of those where some wait. Its own: none is behind. */
+static u32 hindmost;
+
+/* Takes a task from there, if it is due here. */
+__noinline bool take_hindmost(u32 here)
+{
+	u32 there = hindmost;
+
+	if (there == here || !policy_before(domain_at(there)->clock + DUE_ELSEWHERE_NS, domain_at(here)->clock))
+		return false;
+	if (take_party(there))
+		return true;
+	/* None may run here. Until the next look nobody tries again. */
+	hindmost = here;
 	return false;
 }
 
@@ -282,9 +335,10 @@ static __always_inline bool take(u64 dsq, bool *maybe)
 }
 
 /* Whether an overdue task may go first. */
-static __always_inline bool is_overdue_due(const struct cpu_ctx *cctx, u64 now)
+static __always_inline bool is_overdue_due(const struct cpu_ctx *cctx, u32 domain, u64 now)
 {
-	return may_hold(&maybe_overdue) && !policy_before(now, cctx->next_overdue_ns) && scx_bpf_dsq_nr_queued(DSQ_OVERDUE) > 0;
+	return may_hold(&maybe_overdue) && !policy_before(now, cctx->next_overdue_ns) &&
+	       scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
 }
 
 /*
@@ -293,7 +347,9 @@ static __always_inline bool is_overdue_due(const struct cpu_ctx *cctx, u64 now)
  */
 static __always_inline bool take_overdue(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
-	if (policy_before(now, cctx->next_overdue_ns) || !take(DSQ_OVERDUE, &maybe_overdue))
+	u32 domain = domain_of(cpu);
+
+	if (!is_overdue_due(cctx, domain, now) || !take(queue_in(DSQ_OVERDUE, domain, 0), &maybe_overdue))
 		return false;
 	cctx->next_overdue_ns = now + PROGRESS_TURN_NS * 100 / PROGRESS_OVERDUE_PCT;
 	end_after(cpu, 0, PROGRESS_TURN_NS);
@@ -303,16 +359,31 @@ static __always_inline bool take_overdue(s32 cpu, struct cpu_ctx *cctx, u64 now)
 /* The same when no other task waits in the lane, for a turn that lets all of them run in time. */
 static __always_inline bool take_any_overdue(s32 cpu)
 {
+	u32 domain = domain_of(cpu);
+	u64 queue = queue_in(DSQ_OVERDUE, domain, 0), time_ns = longest_wait_ns * domain_at(domain)->nr_cpus;
 	s32 waiting;
 
 	if (!may_hold(&maybe_overdue))
 		return false;
-	waiting = scx_bpf_dsq_nr_queued(DSQ_OVERDUE);
-	if (!take(DSQ_OVERDUE, &maybe_overdue))
+	waiting = scx_bpf_dsq_nr_queued(queue);
+	if (!take(queue, &maybe_overdue))
 		return false;
-	if (waiting > 0 && longest_wait_ns * nr_cpus / waiting < slice_ns)
-		end_after(cpu, 0, progress_crowd_turn(longest_wait_ns * nr_cpus, waiting));
+	if (waiting > 0 && time_ns / waiting < slice_ns)
+		end_after(cpu, 0, progress_crowd_turn(time_ns, waiting));
 	return true;
+}
+
+/* Takes a task of a party of any other domain than @here. */
+__noinline bool take_party_elsewhere(u32 here)
+{
+	u32 i, there;
+
+	bpf_for(i, 1, nr_domains) {
+		there = (here ^ i) % DOMAINS;
+		if (others_may_wait(there) && take_party(there))
+			return true;
+	}
+	return false;
 }
 
 /*
@@ -322,12 +393,31 @@ static __always_inline bool take_any_overdue(s32 cpu)
 __noinline bool take_other(s32 cpu, u64 now, bool runs_other)
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
+	u32 domain = domain_of(cpu);
 
 	if (cctx && take_overdue(cpu, cctx, now))
 		return true;
-	if (take_party() || take_any_overdue(cpu))
+	if (nr_domains > 1 && take_hindmost(domain))
 		return true;
-	return !runs_other && take(DSQ_IDLE, &maybe_idle);
+	if (take_party(domain) || take_any_overdue(cpu))
+		return true;
+	if (runs_other)
+		return false;
+	return (nr_domains > 1 && take_party_elsewhere(domain)) || take(queue_in(DSQ_IDLE, domain, 0), &maybe_idle);
+}
+
+/* Takes what no CPU of another domain has come to: attended tasks and parties were looked for before. */
+__noinline bool take_elsewhere(u32 here)
+{
+	u32 i, there;
+
+	bpf_for(i, 1, nr_domains) {
+		there = (here ^ i) % DOMAINS;
+		if (scx_bpf_dsq_move_to_local(queue_in(DSQ_OVERDUE, there, 0), 0) ||
+		    scx_bpf_dsq_move_to_local(queue_in(DSQ_IDLE, there, 0), 0))
+			return true;
+	}
+	return false;
 }
 
 /* Whether the party of @tctx is behind the one at @index. */
@@ -339,16 +429,16 @@ __noinline bool had_less(const struct task_ctx *tctx __arg_nonnull, u32 index)
 }
 
 /* Whether a task of the other lane, at the end of its turn, still goes before all that wait. */
-__noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull)
+__noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domain)
 {
-	u32 index = first_party();
+	u32 index = first_party(domain);
 	struct task_struct *first;
 
 	if (index >= PARTIES)
 		return false;
 	if (index != tctx->party)
 		return had_less(tctx, index);
-	first = __COMPAT_scx_bpf_dsq_peek(DSQ_PARTIES + index);
+	first = __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_PARTIES, domain, index));
 	return first && policy_before(deadline_of(tctx), first->scx.dsq_vtime);
 }
 
@@ -360,27 +450,36 @@ __noinline bool waits_for(s32 cpu, u64 dsq)
 	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr);
 }
 
-/* Whether the queue of a party does. */
-__noinline bool party_waits_for(s32 cpu)
+/* Whether the queue of a party does in @domain. */
+__noinline bool party_waits_for(s32 cpu, u32 domain)
 {
 	struct party_look *look;
 	u32 i, index;
 
-	if (!others_may_wait())
+	if (!others_may_wait(domain))
 		return false;
-	if (is_only_root())
-		return waits_for(cpu, DSQ_PARTIES);
-	look = begin_party_look();
+	if (is_only_root(domain))
+		return waits_for(cpu, queue_in(DSQ_PARTIES, domain, 0));
+	look = begin_party_look(domain);
 	if (!look)
 		return false;
 	bpf_for(i, 0, PARTIES) {
 		index = next_party(look);
 		if (index >= PARTIES)
 			break;
-		if (waits_for(cpu, DSQ_PARTIES + index))
+		if (waits_for(cpu, queue_in(DSQ_PARTIES, domain, index)))
 			return true;
 	}
 	return false;
+}
+
+/* Whether any queue of @domain does. */
+__noinline bool domain_waits_for(s32 cpu, u32 domain)
+{
+	u32 queue = 0;
+
+	return first_attended_key(cpu, domain, &queue) || party_waits_for(cpu, domain) ||
+	       waits_for(cpu, queue_in(DSQ_OVERDUE, domain, 0)) || waits_for(cpu, queue_in(DSQ_IDLE, domain, 0));
 }
 
 #endif

@@ -28,14 +28,12 @@ const volatile u64 slice_ns = 3000000ULL;
 
 /* Party 0 is the root's. Those from GROUPS on are customers'. */
 #define PARTIES (GROUPS + SPENDERS)
-/* A power of two: the verifier of 6.18 knows the bounds of no other remainder. */
-#define PARTY_WORDS (PARTIES / 64)
-_Static_assert(PARTY_WORDS == 32, "PARTY_WORDS");
+_Static_assert(PARTY_WORDS == PARTIES / 64, "PARTY_WORDS");
 /* The idle lane: it has a clock, and no part. */
 #define PARTY_IDLE PARTIES
 
-/* Queue of party i is the dispatch queue DSQ_PARTIES + i. */
-#define DSQ_PARTIES 4096
+/* Each party has a queue in each domain. */
+#define DSQ_PARTIES DSQ_KIND(2)
 
 struct party {
 	u64 id;		/* of a cgroup: its id; of a customer: its slot, and the cgroup's party; 0: not in use */
@@ -78,22 +76,9 @@ struct {
 /* Cgroups with a limit, and with cpu.idle. */
 static u64 nr_limits, nr_idle_groups;
 
-/* Smallest virtual time that waited when a party was last chosen. */
-static u64 parties_clock;
-
 /* The last complete count, and the root's own tasks that wanted the CPU up to it, by weight, on the average. */
 static u64 party_count;
 static u64 root_weight = PROGRESS_WEIGHT_0;
-
-/*
- * Parties that may hold a task, by bits, and the words that are not 0. Set before each insertion.
- * On one CPU, cleared when the queue is found empty; on several, see forget_parties().
- */
-static u64 party_waiting[PARTY_WORDS];
-static u64 party_words;
-
-/* Parties that got a task since forget_parties() looked last. */
-static u64 party_used[PARTY_WORDS];
 
 /* A look through the parties, by CPU. The verifier would try every value of a local variable. */
 struct party_look {
@@ -103,6 +88,8 @@ struct party_look {
 	u64 now;	/* if there are limits */
 	u32 best;
 	u32 word;	/* looked at now */
+	u32 domain;
+	u32 pad;
 };
 
 struct {
@@ -121,6 +108,19 @@ static __always_inline struct party *try_party(u32 index)
 static __always_inline u32 group_behind(u32 index, const struct party *party)
 {
 	return index >= GROUPS ? party->parent : index;
+}
+
+/* The party at *@group, which becomes its parent. NULL: *@group is the root. */
+static __always_inline struct party *step_up(u32 *group)
+{
+	u32 index = *group;
+	struct party *party;
+
+	barrier_var(index);
+	party = index ? try_party(index) : NULL;
+	if (party)
+		*group = party->parent;
+	return party;
 }
 
 /* @kind of @group in the last count, @least at least. */
@@ -158,42 +158,38 @@ __noinline u64 scale_of(u32 index)
 	return scale;
 }
 
-static __always_inline u64 bit_of(u32 index)
-{
-	return 1ULL << (index % 64);
-}
-
 static __always_inline u32 word_of(u32 index)
 {
 	return index / 64 % PARTY_WORDS;
 }
 
-/* Whether no other party than that at @index may wait. */
-static __always_inline bool is_only(u32 index)
+/* Whether no other party than that at @index may wait in @domain. */
+static __always_inline bool is_only(const struct domain *domain, u32 index)
 {
 	u32 word = word_of(index);
 
-	return !(party_words & ~(1ULL << word)) && !(party_waiting[word] & ~bit_of(index));
+	return !(domain->party_words & ~(1ULL << word)) && !(domain->party_waiting[word] & ~bit_of(index));
 }
 
-/* A party at @vtime is chosen, the smallest that waits, or none waits beside it. */
-static __always_inline void advance_parties_clock(u64 vtime)
+/* A party at @vtime is chosen, the smallest that waits in @domain, or none waits beside it. */
+static __always_inline void advance_clock(struct domain *domain, u64 vtime)
 {
-	if (policy_before(parties_clock, vtime))
-		parties_clock = vtime;
+	if (policy_before(domain->clock, vtime))
+		domain->clock = vtime;
 }
 
 /* Charges @party, the one at @index. */
 static __always_inline void charge_party(struct party *party, u32 index, u64 ran)
 {
+	struct domain *domain = domain_at(domain_here());
 	u64 count = party_count;
 
 	if (party->scaled_at != count || !party->scale) {
 		party->scale = scale_of(index);
 		party->scaled_at = count;
 	}
-	if (is_only(index))
-		advance_parties_clock(party->vtime);
+	if (is_only(domain, index))
+		advance_clock(domain, party->vtime);
 	__sync_fetch_and_add(&party->vtime, party_charge(ran, party->scale));
 }
 
@@ -218,86 +214,88 @@ static __always_inline u64 take_over(struct party *party, u64 vtime)
 	return vtime + taken;
 }
 
-/* Whether a party may hold something. */
-static __always_inline bool others_may_wait(void)
+/* Whether a party of @domain may hold something. */
+static __always_inline bool others_may_wait(u32 domain)
 {
-	return party_words;
+	return domain_at(domain)->party_words;
 }
 
 /* Whether only the root's own party may. */
-static __always_inline bool is_only_root(void)
+static __always_inline bool is_only_root(u32 domain)
 {
-	return party_words == 1 && party_waiting[0] == 1;
+	return domain_at(domain)->party_words == 1 && domain_at(domain)->party_waiting[0] == 1;
 }
 
-/* A task is about to be put into the queue of @party, the one at @index. */
-static __always_inline void party_fills(struct party *party, u32 index, u64 credit, u64 now)
+/* A task is about to be put into the queue of @party, the one at @index, in @domain. */
+static __always_inline void party_fills(struct party *party, u32 index, struct domain *domain, u64 credit, u64 now)
 {
-	u64 bit = bit_of(index), floor = parties_clock - credit;
+	u64 bit = bit_of(index), floor = domain->clock - credit;
 	u32 word = word_of(index);
 
 	party->used_ns = now;
 	if (policy_before(party->vtime, floor))
 		party->vtime = floor;
-	if (party_waiting[word] & party_used[word] & bit)
+	if (domain->party_waiting[word] & domain->party_used[word] & bit)
 		return;
-	__sync_fetch_and_or(&party_waiting[word], bit);
-	__sync_fetch_and_or(&party_used[word], bit);
-	__sync_fetch_and_or(&party_words, 1ULL << word);
+	__sync_fetch_and_or(&domain->party_waiting[word], bit);
+	__sync_fetch_and_or(&domain->party_used[word], bit);
+	__sync_fetch_and_or(&domain->party_words, 1ULL << word);
 }
 
 /* The queue of the party at @index was found empty. */
 static __always_inline void party_is_empty(u32 index)
 {
+	struct domain *domain = domain_at(0);
 	u32 word = word_of(index);
 
 	if (nr_cpus > 1)
 		return;
-	party_waiting[word] &= ~bit_of(index);
-	if (!party_waiting[word])
-		party_words &= ~(1ULL << word);
+	domain->party_waiting[word] &= ~bit_of(index);
+	if (!domain->party_waiting[word])
+		domain->party_words &= ~(1ULL << word);
 }
 
-/*
- * On several CPUs, a task enters its queue only after ops.enqueue() has returned. Another CPU may
- * find the queue empty before that. So a queue counts as empty only if nothing was put in since the
- * last look, either.
- */
-static __always_inline void forget_parties(void)
+/* See struct domain. */
+static __noinline int forget_parties(u32 index)
 {
+	struct domain *domain = domain_at(index);
 	u32 word, i;
 
 	bpf_for(word, 0, PARTY_WORDS) {
-		u64 idle = party_waiting[word % PARTY_WORDS] & ~party_used[word % PARTY_WORDS];
+		u64 idle = domain->party_waiting[word % PARTY_WORDS] & ~domain->party_used[word % PARTY_WORDS];
 
-		party_used[word % PARTY_WORDS] = 0;
+		domain->party_used[word % PARTY_WORDS] = 0;
 		if (!idle)
 			continue;
 		bpf_for(i, 0, 64) {
-			if (idle >> i & 1 && !scx_bpf_dsq_nr_queued(DSQ_PARTIES + word * 64 + i))
-				__sync_fetch_and_and(&party_waiting[word % PARTY_WORDS], ~(1ULL << i));
+			if (idle >> i & 1 && !scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, index, word * 64 + i)))
+				__sync_fetch_and_and(&domain->party_waiting[word % PARTY_WORDS], ~(1ULL << i));
 		}
-		if (!party_waiting[word % PARTY_WORDS])
-			__sync_fetch_and_and(&party_words, ~(1ULL << word));
+		if (!domain->party_waiting[word % PARTY_WORDS])
+			__sync_fetch_and_and(&domain->party_words, ~(1ULL << word));
 		/* A task may have come in between. */
-		if (party_waiting[word % PARTY_WORDS])
-			__sync_fetch_and_or(&party_words, 1ULL << word);
+		if (domain->party_waiting[word % PARTY_WORDS])
+			__sync_fetch_and_or(&domain->party_words, 1ULL << word);
 	}
+	return 0;
 }
 
 /* In limits.bpf.h. */
 bool is_limited(u32 group, u64 now);
 
-/* This CPU's look, over all parties that may hold a task. */
-static __always_inline struct party_look *begin_party_look(void)
+/* This CPU's look, over all parties that may hold a task in the domain at @index. */
+static __always_inline struct party_look *begin_party_look(u32 index)
 {
+	struct party_look *look;
+	struct domain *domain = domain_at(index);
 	u32 zero = 0, i;
 	u64 words;
-	struct party_look *look = bpf_map_lookup_elem(&party_looks, &zero);
 
+	look = bpf_map_lookup_elem(&party_looks, &zero);
 	if (!look)
 		return NULL;
-	look->words = words = party_words;
+	look->domain = index;
+	look->words = words = domain->party_words;
 	look->now = nr_limits ? scx_bpf_now() : 0;
 	bpf_for(i, 0, PARTY_WORDS) {
 		u32 word;
@@ -306,7 +304,7 @@ static __always_inline struct party_look *begin_party_look(void)
 			break;
 		word = lowest_bit(words) % PARTY_WORDS;
 		words &= words - 1;
-		look->left[word] = party_waiting[word];
+		look->left[word] = domain->party_waiting[word];
 	}
 	return look;
 }
@@ -331,7 +329,7 @@ static __noinline int least_of_word(struct party_look *look)
 		party = try_party(index);
 		if (!party || (look->best < PARTIES && !policy_before(party->vtime, look->vtime)))
 			continue;
-		if (nr_cpus > 1 && scx_bpf_dsq_nr_queued(DSQ_PARTIES + index) <= 0)
+		if (nr_cpus > 1 && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, look->domain, index)) <= 0)
 			continue;
 		if (nr_limits && is_limited(group_behind(index, party), look->now))
 			continue;
@@ -360,21 +358,21 @@ static __noinline u32 next_party(struct party_look *look)
 	}
 	if (look->best < PARTIES) {
 		look->left[word_of(look->best)] &= ~bit_of(look->best);
-		advance_parties_clock(look->vtime);
+		advance_clock(domain_at(look->domain), look->vtime);
 	}
 	return look->best;
 }
 
-/* The party that goes next. PARTIES: none waits. */
-__noinline u32 first_party(void)
+/* The party that goes next in @domain. PARTIES: none waits. */
+__noinline u32 first_party(u32 domain)
 {
 	struct party_look *look;
 
-	if (!party_words)
+	if (!others_may_wait(domain))
 		return PARTIES;
-	if (is_only_root())
+	if (is_only_root(domain))
 		return 0;
-	look = begin_party_look();
+	look = begin_party_look(domain);
 	return look ? next_party(look) : PARTIES;
 }
 
@@ -395,8 +393,7 @@ __noinline u32 spender_of(u32 slot, u32 group)
 		if (party->id || __sync_val_compare_and_swap(&party->id, 0, id))
 			continue;
 		party->parent = group;
-		party->weight = PROGRESS_WEIGHT_0;
-		party->vtime = parties_clock;
+		party->vtime = domain_at(domain_here())->clock;
 		party->scale = 0;
 		return index;
 	}

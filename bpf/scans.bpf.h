@@ -30,8 +30,8 @@ static u32 scanned_tasks, scanned_of_queue;
 /* When the root's own tasks were weighed last. */
 static u64 weighed_at;
 
-/* Moves the tasks of a queue that waited since @since to the overdue ones. */
-static __noinline int scan(u64 dsq, u64 since)
+/* Moves the tasks of a queue that waited since @since to the overdue ones of @domain. */
+static __noinline int scan(u64 dsq, u32 domain, u64 since)
 {
 	struct task_struct *p;
 
@@ -40,7 +40,7 @@ static __noinline int scan(u64 dsq, u64 since)
 		struct task_ctx *tctx = try_task_ctx(p);
 
 		if (tctx && policy_before(tctx->queued_ns, since) &&
-		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, DSQ_OVERDUE, 0)) {
+		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, queue_in(DSQ_OVERDUE, domain, 0), 0)) {
 			maybe_overdue = true;
 			count_sched(CNT_OVERDUE);
 		}
@@ -51,55 +51,70 @@ static __noinline int scan(u64 dsq, u64 since)
 	return 0;
 }
 
-/* Queues of which there is one, by a table: the verifier then goes through scan() once for all. */
-#define NR_SCANNED 2
-static const volatile u64 scanned[NR_SCANNED] = { DSQ_IDLE, DSQ_BACKGROUND };
-
 /* The attended queues. Under other policies than appease, only the first one is in use. */
-static __always_inline void scan_attended(u64 now)
+static __noinline int scan_attended(u32 domain, u64 now)
 {
 	u64 since = now - (policy == APPEASE_POLICY_APPEASE ? ATTENDED_WAIT_NS : longest_wait_ns);
-	u64 left = fair_waiting;
+	u64 left = domain_at(domain)->attended;
 	u32 i;
 
 	bpf_for(i, 0, FAIR_QUEUES) {
 		if (!left)
 			break;
-		scan(DSQ_ATTENDED + lowest_bit(left), since);
+		scan(queue_in(DSQ_ATTENDED, domain, lowest_bit(left)), domain, since);
 		left &= left - 1;
 	}
+	return 0;
 }
 
 /* Counts the party at @index, and looks through its queue. */
-static __noinline void scan_party(u32 index, u64 now)
+static __noinline void scan_party(u32 domain, u32 index, u64 now)
 {
+	u64 queue = queue_in(DSQ_PARTIES, domain, index);
+	s32 waiting = scx_bpf_dsq_nr_queued(queue);
 	struct party *party = try_party(index);
 	bool is_kept;
 
-	if (!party || scx_bpf_dsq_nr_queued(DSQ_PARTIES + index) <= 0)
+	if (!party || waiting <= 0)
 		return;
 	is_kept = nr_limits && limits_keep(group_behind(index, party), now);
-	scan(DSQ_PARTIES + index, now - (is_kept ? LIMITED_WAIT_NS : longest_wait_ns));
+	if (!is_kept)
+		domain_at(domain)->nr_waiting += waiting;
+	scan(queue, domain, now - (is_kept ? LIMITED_WAIT_NS : longest_wait_ns));
 	count_party(index);
 }
 
-static __always_inline void scan_parties(u64 now)
+static __noinline int scan_parties(u32 index, u64 now)
 {
+	struct domain *domain = domain_at(index);
 	u32 word, i;
 
+	domain->nr_waiting = 0;
 	bpf_for(word, 0, PARTY_WORDS) {
 		u64 left;
 
-		if (!(party_words >> word & 1))
+		if (!(domain->party_words >> word & 1))
 			continue;
-		left = party_waiting[word % PARTY_WORDS];
+		left = domain->party_waiting[word % PARTY_WORDS];
 		bpf_for(i, 0, 64) {
 			if (!left)
 				break;
-			scan_party(word * 64 + lowest_bit(left), now);
+			scan_party(index, word * 64 + lowest_bit(left), now);
 			left &= left - 1;
 		}
 	}
+	return 0;
+}
+
+/* All queues of a domain. */
+static __noinline int scan_domain(u32 index, u64 now)
+{
+	scan_attended(index, now);
+	scan(queue_in(DSQ_IDLE, index, 0), index, now - longest_wait_ns);
+	scan_parties(index, now);
+	forget_fair_queues(index);
+	forget_parties(index);
+	return 0;
 }
 
 /* Counts the parties of the tasks that run. */
@@ -149,10 +164,81 @@ static __noinline void forget_spenders(u64 now)
 		u32 index = i;
 		struct party *party = try_party(index);
 
-		if (party && party->id && policy_before(party->used_ns + SPENDER_IDLE_NS, now) &&
-		    !(party_waiting[word_of(i)] & bit_of(i)))
+		/* A task that waits for so long is overdue, and none of its party. */
+		if (party && party->id && policy_before(party->used_ns + SPENDER_IDLE_NS, now))
 			party->id = 0;
 	}
+}
+
+/* A domain's clock lags behind the foremost by no more, ns: what a party was kept from for so long is forgiven. */
+#define CLOCK_LAG_NS 100000000ULL
+
+/* Finds the domain whose parties had least, and forgives. */
+static __noinline int compare_clocks(void)
+{
+	u64 foremost = domain_at(0)->clock, least = 0;
+	bool found = false;
+	u32 i, which = 0;
+
+	bpf_for(i, 1, nr_domains) {
+		if (policy_before(foremost, domain_at(i)->clock))
+			foremost = domain_at(i)->clock;
+	}
+	bpf_for(i, 0, nr_domains) {
+		struct domain *domain = domain_at(i);
+
+		if (policy_before(domain->clock + CLOCK_LAG_NS, foremost))
+			domain->clock = foremost - CLOCK_LAG_NS;
+		if (!domain->nr_waiting || (found && !policy_before(domain->clock, least)))
+			continue;
+		found = true;
+		which = i;
+		least = domain->clock;
+	}
+	hindmost = which;
+	return 0;
+}
+
+/*
+ * Lets domains in which more tasks wait for each CPU than on the average give some to those with less
+ * than the average. Whole tasks: a difference of one is none.
+ */
+static __noinline int share_out(void)
+{
+	u32 i, waiting = 0, cpus = 0, taker = 0, room = 0;
+
+	bpf_for(i, 0, nr_domains) {
+		waiting += domain_at(i)->nr_waiting;
+		cpus += domain_at(i)->nr_cpus;
+	}
+	if (!cpus)
+		return 0;
+	bpf_for(i, 0, nr_domains) {
+		struct domain *domain = domain_at(i);
+		u32 due = (waiting * domain->nr_cpus + cpus - 1) / cpus, most = 0, j;
+
+		domain->gives = 0;
+		if (domain->nr_waiting <= due)
+			continue;
+		/* To the one that has most room. */
+		bpf_for(j, 0, nr_domains) {
+			struct domain *other = domain_at(j);
+
+			room = waiting * other->nr_cpus / cpus;
+			room = room > other->nr_waiting ? room - other->nr_waiting : 0;
+			if (room > most) {
+				most = room;
+				taker = j;
+			}
+		}
+		if (!most)
+			continue;
+		room = domain->nr_waiting - due;
+		domain->gives_to = taker;
+		domain->gives = room < most ? room : most;
+		domain_at(taker)->nr_waiting += domain->gives;
+	}
+	return 0;
 }
 
 /* The CPU that goes off. -1: none. */
@@ -183,16 +269,17 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 	u32 i;
 
 	scanned_tasks = 0;
-	scan_attended(now);
-	bpf_for(i, 0, NR_SCANNED)
-		scan(scanned[i % NR_SCANNED], now - longest_wait_ns);
-	scan_parties(now);
+	bpf_for(i, 0, nr_domains)
+		scan_domain(i, now);
+	scan(DSQ_BACKGROUND, 0, now - longest_wait_ns);
+	if (nr_domains > 1) {
+		compare_clocks();
+		share_out();
+	}
 	count_running();
 	weigh_root(weighed_at, now);
 	weighed_at = now;
 	party_count++;
-	forget_fair_queues();
-	forget_parties();
 	forget_spenders(now);
 	see_off();
 	look_for_lockouts();

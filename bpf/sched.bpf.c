@@ -12,7 +12,9 @@
  * An attended wake-up takes an idle CPU, or one that does the least important work. Reads attention, never writes it,
  * but for CPU time spent and loans.
  *
- * Where it is bad: one queue a lane for the whole machine does not scale to many sockets; slices end at ticks.
+ * CPUs that share a cache have queues of their own (domains.bpf.h).
+ *
+ * Where it is bad: slices end at ticks.
  */
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
@@ -24,6 +26,15 @@
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
+
+/* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell. */
+static __always_inline void begins_plain(s32 cpu, const struct task_ctx *tctx)
+{
+	struct cpu_ctx *cctx = nr_cpus > 1 && tctx->lane != APPEASE_LANE_KERNEL ? cpu_ctx_of(cpu) : NULL;
+
+	if (cctx)
+		note_plain(cpu, cctx, true);
+}
 
 s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
@@ -47,6 +58,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 		if (tctx) {
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p, tctx);
 			begin_turn(tctx);
+			begins_plain(cpu, tctx);
 		}
 		count_sched(CNT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
@@ -63,7 +75,8 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
 	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY || p->policy == SCHED_BATCH_POLICY ||
-	    nr_limits || nr_idle_groups || fair_waiting || party_words || maybe_overdue | maybe_idle | maybe_background || is_armed())
+	    nr_limits || nr_idle_groups || domain_at(0)->attended || others_may_wait(0) ||
+	    maybe_overdue | maybe_idle | maybe_background || is_armed())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		struct task_struct *curr = bpf_get_current_task_btf();
@@ -110,8 +123,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	tctx = try_task_ctx(p);
 	if (!tctx) {
 		/* Without a record it is still run; not from the local queue, which would go before everybody. */
-		maybe_overdue = true;
-		scx_bpf_dsq_insert(p, DSQ_OVERDUE, slice_ns, enq_flags);
+		enqueue_lost(p, enq_flags);
 		return;
 	}
 	charge(p, tctx, true);
@@ -155,6 +167,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		tctx->lane = plain_lane(p, tctx);
 		if (nr_cpus == 1)
 			plain_waiting++;
+		begins_plain(scx_bpf_task_cpu(p), tctx);
 		count_sched(CNT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;
@@ -163,13 +176,13 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 }
 
 /* Starts a new epoch for this CPU when the old one is over; @runs_other: the CPU is at work for the other lanes. */
-static __always_inline void turn_epoch(struct cpu_ctx *cctx, u64 now, bool runs_other)
+static __always_inline void turn_epoch(struct cpu_ctx *cctx, u32 domain, u64 now, bool runs_other)
 {
 	bool has_work;
 
 	if (now - cctx->epoch_start_ns < epoch_ns)
 		return;
-	has_work = runs_other || others_may_wait() || scx_bpf_dsq_nr_queued(DSQ_OVERDUE) > 0;
+	has_work = runs_other || others_may_wait(domain) || scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
 	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, cctx->other_ns, has_work);
 	cctx->epoch_start_ns = now;
 	cctx->other_ns = 0;
@@ -183,7 +196,7 @@ static __always_inline bool take_due(s32 cpu, struct cpu_ctx *cctx, u64 now, boo
 	cctx->unpaid_ns = 0;
 	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns))
 		return take_other(cpu, now, runs_other);
-	return progress_overdue_fits(cctx->overdue_until_ns, now) && take(DSQ_OVERDUE, &maybe_overdue);
+	return progress_overdue_fits(cctx->overdue_until_ns, now) && take(queue_in(DSQ_OVERDUE, domain_of(cpu), 0), &maybe_overdue);
 }
 
 /* Tasks that the present look went through. The verifier would try every value of a local variable. */
@@ -209,16 +222,17 @@ __noinline int move_lifted_from(u64 dsq, u64 mono)
 			judge(p, mono, &standing);
 			if (standing.attended) {
 				struct task_ctx *tctx = try_task_ctx(p);
-				u32 queue;
+				u32 queue, domain;
 
 				if (!tctx)
 					continue;
 				note_turn(p, tctx, &standing, false);
 				queue = fair_queue_of(tctx->turn_for);
+				domain = attended_domain_of(scx_bpf_task_cpu(p));
 				fair_catches_up(queue);
-				fair_queue_fills(queue);
+				fair_queue_fills(queue, domain);
 				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing.key, mono));
-				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, DSQ_ATTENDED + queue, 0);
+				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue_in(DSQ_ATTENDED, domain, queue), 0);
 			}
 		}
 		if (++seen >= LIFT_MAX)
@@ -227,19 +241,22 @@ __noinline int move_lifted_from(u64 dsq, u64 mono)
 	return 0;
 }
 
-/* The same for all parties. */
-__noinline int move_lifted_parties(u64 mono)
+/* The same for all other queues of @domain. */
+__noinline int move_lifted_in(u32 domain, u64 mono)
 {
-	struct party_look *look = begin_party_look();
+	struct party_look *look;
 	u32 i, index;
 
+	if (may_hold(&maybe_idle))
+		move_lifted_from(queue_in(DSQ_IDLE, domain, 0), mono);
+	look = others_may_wait(domain) ? begin_party_look(domain) : NULL;
 	if (!look)
 		return 0;
 	bpf_for(i, 0, PARTIES) {
 		index = next_party(look);
 		if (index >= PARTIES)
 			break;
-		move_lifted_from(DSQ_PARTIES + index, mono);
+		move_lifted_from(queue_in(DSQ_PARTIES, domain, index), mono);
 	}
 	return 0;
 }
@@ -251,15 +268,14 @@ __noinline int move_lifted_parties(u64 mono)
 __noinline int move_lifted(void)
 {
 	u64 mono;
+	u32 i;
 
 	if (!armed.on || armed.lifts == lifts_seen)
 		return 0;
 	lifts_seen = armed.lifts;
 	mono = bpf_ktime_get_ns();
-	if (others_may_wait())
-		move_lifted_parties(mono);
-	if (may_hold(&maybe_idle))
-		move_lifted_from(DSQ_IDLE, mono);
+	bpf_for(i, 0, nr_domains)
+		move_lifted_in(i, mono);
 	if (may_hold(&maybe_background))
 		move_lifted_from(DSQ_BACKGROUND, mono);
 	return 0;
@@ -317,7 +333,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), key;
 	bool runs_other, pauses = false;
-	u32 first = 0;
+	u32 first = 0, domain = domain_of(cpu);
 
 	if (!cctx)
 		return;
@@ -352,17 +368,18 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		judge(prev, mono, &standing);
 	}
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
-	turn_epoch(cctx, now, runs_other);
+	turn_epoch(cctx, domain, now, runs_other);
 	move_lifted();
 
 	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
-					     first_attended_key(cpu, &first);
+					     first_attended_key(cpu, domain, &first);
 	/* The verifier does not know that nobody has no standing. */
 	if (!prev)
 		standing.attended = false;
 	if (key || standing.attended) {
 		if (!is_modest(first) && take_due(cpu, cctx, now, runs_other)) {
 			cctx->turn = 1;
+			note_plain(cpu, cctx, true);
 			end_after(cpu, 0, PROGRESS_PIECE_NS);
 			count_sched(CNT_SHARE_CALLED_IN);
 			return;
@@ -370,15 +387,21 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
 		if (standing.attended &&
 		    (!key || !displaces(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key))) {
+			note_plain(cpu, cctx, false);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
-		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx))
+		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx)) {
+			note_plain(cpu, cctx, false);
 			return;
+		}
 	}
 	/* Also when its first may not run here: others behind it may. */
-	if (take_attended())
+	if (take_attended(attended_domain_of(cpu)) || (nr_domains > 1 && !standing.attended && take_attended_elsewhere(domain))) {
+		note_plain(cpu, cctx, false);
 		return;
+	}
+	note_plain(cpu, cctx, !standing.attended);
 	if ((!is_armed() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, &maybe_background))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */
@@ -387,7 +410,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
-	if (runs_other && others_may_wait() && !is_overdue_due(cctx, now) && stays_first(tctx)) {
+	if (runs_other && others_may_wait(domain) && !is_overdue_due(cctx, domain, now) && stays_first(tctx, domain)) {
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
@@ -398,6 +421,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	if (prev_runnable)
 		scx_bpf_task_set_slice(prev, slice_ns);
+	else if (nr_domains > 1)
+		take_elsewhere(domain);
 }
 
 /*
@@ -428,15 +453,21 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
  */
 void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 {
-	u32 queue = 0;
+	u32 home = domain_of(cpu), i;
 
-	if (idle && nr_cpus > 1 && (first_attended_key(cpu, &queue) || party_waits_for(cpu) ||
-				    waits_for(cpu, DSQ_OVERDUE) || waits_for(cpu, DSQ_IDLE) ||
-				    waits_for(cpu, DSQ_BACKGROUND)))
+	if (!idle || nr_cpus == 1)
+		return;
+	bpf_for(i, 0, nr_domains) {
+		if (domain_waits_for(cpu, home ^ i)) {
+			scx_bpf_kick_cpu(cpu, 0);
+			return;
+		}
+	}
+	if (waits_for(cpu, DSQ_BACKGROUND))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
-/* The queues are the machine's, not a CPU's: nothing to do. Without this and the next, hotplug would detach us. */
+/* No queue is a CPU's: nothing to do. Without this and the next, hotplug would detach us. */
 void BPF_STRUCT_OPS(appease_cpu_online, s32 cpu)
 {
 }
@@ -469,22 +500,38 @@ __noinline int release_stranded(u64 dsq, s32 cpu)
 	return 0;
 }
 
+/* All that wait in a domain. */
+__noinline int release_domain(u32 index, s32 cpu)
+{
+	struct domain *domain = domain_at(index);
+	u32 i;
+
+	bpf_for(i, 0, FAIR_QUEUES) {
+		if (domain->attended & bit_of(i))
+			release_stranded(queue_in(DSQ_ATTENDED, index, i), cpu);
+	}
+	bpf_for(i, 0, PARTIES) {
+		if (domain->party_waiting[word_of(i)] & bit_of(i))
+			release_stranded(queue_in(DSQ_PARTIES, index, i), cpu);
+	}
+	release_stranded(queue_in(DSQ_IDLE, index, 0), cpu);
+	release_stranded(queue_in(DSQ_OVERDUE, index, 0), cpu);
+	return 0;
+}
+
 /*
  * @cpu asks us for tasks no more. The kernel gives those that may run nowhere else another CPU when it comes upon them, which
  * is in no queue of ours.
  */
 void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 {
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u32 i;
 
-	bpf_for(i, 0, FAIR_QUEUES)
-		release_stranded(DSQ_ATTENDED + i, cpu);
-	bpf_for(i, 0, PARTIES) {
-		if (party_waiting[word_of(i)] & bit_of(i))
-			release_stranded(DSQ_PARTIES + i, cpu);
-	}
-	release_stranded(DSQ_IDLE, cpu);
-	release_stranded(DSQ_OVERDUE, cpu);
+	if (cctx)
+		note_plain(cpu, cctx, false);
+	bpf_for(i, 0, nr_domains)
+		release_domain(i, cpu);
 	release_stranded(DSQ_BACKGROUND, cpu);
 	leaving_cpu = cpu;
 }
@@ -588,9 +635,44 @@ static __always_inline s32 init_cpu_timers(void)
 	return 0;
 }
 
+/* Tells the domains their CPUs. */
+__noinline s32 init_domains(void)
+{
+	u32 cpu;
+
+	bpf_for(cpu, 0, nr_cpus) {
+		struct domain *domain = domain_at(domain_of(cpu));
+		struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+		u32 bit = domain->nr_cpus;
+
+		/* A machine of one domain may have more CPUs than bits. */
+		if (!cctx)
+			return -ENOENT;
+		cctx->bit = bit % DOMAIN_CPUS;
+		domain->cpus[bit % DOMAIN_CPUS] = cpu;
+		if (bit < DOMAIN_CPUS)
+			domain->nr_cpus = bit + 1;
+	}
+	return 0;
+}
+
 __noinline s32 create_queue(u64 dsq)
 {
 	return scx_bpf_create_dsq(dsq, -1);
+}
+
+__noinline s32 create_queues(u32 domain)
+{
+	s32 err = 0;
+	u32 i;
+
+	bpf_for(i, 0, FAIR_QUEUES)
+		err |= create_queue(queue_in(DSQ_ATTENDED, domain, i));
+	bpf_for(i, GROUPS, PARTIES)
+		err |= create_queue(queue_in(DSQ_PARTIES, domain, i));
+	err |= create_queue(queue_in(DSQ_PARTIES, domain, 0));
+	err |= create_queue(queue_in(DSQ_IDLE, domain, 0));
+	return err | create_queue(queue_in(DSQ_OVERDUE, domain, 0));
 }
 
 s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
@@ -598,14 +680,11 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 	s32 err = 0;
 	u32 i;
 
-	bpf_for(i, 0, FAIR_QUEUES)
-		err |= create_queue(DSQ_ATTENDED + i);
-	bpf_for(i, GROUPS, PARTIES)
-		err |= create_queue(DSQ_PARTIES + i);
-	if (err || (err = create_queue(DSQ_PARTIES)) || (err = create_queue(DSQ_IDLE)) || (err = create_queue(DSQ_OVERDUE)) ||
-	    (err = create_queue(DSQ_BACKGROUND)))
+	bpf_for(i, 0, nr_domains)
+		err |= create_queues(i);
+	if (err || (err = create_queue(DSQ_BACKGROUND)))
 		return err;
-	if ((err = init_cpu_timers()) || (err = init_look_timer()) || (err = init_limit_timer()))
+	if ((err = init_domains()) || (err = init_cpu_timers()) || (err = init_look_timer()) || (err = init_limit_timer()))
 		return err;
 	return start_scans();
 }

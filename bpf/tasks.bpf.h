@@ -23,9 +23,11 @@
 #define SCHED_EXT_POLICY 7
 
 /* Beside those of fair.bpf.h and parties.bpf.h. */
-#define DSQ_IDLE 3
-#define DSQ_OVERDUE 4
-#define DSQ_BACKGROUND 5
+/* Each domain has one. */
+#define DSQ_IDLE DSQ_KIND(3)
+#define DSQ_OVERDUE DSQ_KIND(4)
+/* The machine has one. */
+#define DSQ_BACKGROUND DSQ_KIND(5)
 
 /*
  * A task that a limit kept from running for so long runs nevertheless, ns. The kernel ejects a
@@ -84,12 +86,12 @@ struct task_ctx {
 	u64 made_ns;	/* policy cas: when its process was made */
 	u64 start_ns;	/* and what is left of the CPU time that it stands among the unhappy for by that */
 	u64 vtime;	/* in the other lanes, by its party's clock; p->scx.dsq_vtime is the key in its last queue */
+	u64 handed_vtime;	/* virtual time when it last woke a task of its party in this turn; 0: it did not */
 	u64 woken_for;	/* request of who woke it up last; 0: none */
 	u64 turn_request;	/* which request it served when that was looked at last; 0: none */
 	u32 turn_for;	/* customer who pays for its turns; 0: nobody has to share */
 	u32 customer;	/* whose event woke it up last; 0: not known */
 	u32 lane;	/* in which it was queued last */
-	u64 handed_vtime;	/* virtual time when it last woke a task of its party in this turn; 0: it did not */
 	u32 group;	/* party of its cgroup; 0: the root's */
 	u32 party;	/* of its virtual time */
 	u32 spent_for;	/* customer of the request that it serves beyond the budget; 0: none */
@@ -128,7 +130,8 @@ struct cpu_ctx {
 	s64 best;	/* U of its request; ns */
 	s64 best_share;	/* its own */
 	s32 best_pid;	/* 0: nobody waits */
-	u32 pad;
+	u32 bit;	/* its number in its domain */
+	u64 is_plain;	/* its bit in plain_cpus of the domain */
 };
 
 struct {
@@ -207,6 +210,21 @@ static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
 static __always_inline struct cpu_ctx *cpu_ctx_of_task(struct task_struct *p)
 {
 	return cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+}
+
+/* Whether what @cpu runs from now on is work that nobody waits for. */
+static __always_inline void note_plain(s32 cpu, struct cpu_ctx *cctx, bool is_plain)
+{
+	struct domain *domain;
+
+	if (nr_cpus == 1 || cctx->is_plain == is_plain)
+		return;
+	cctx->is_plain = is_plain;
+	domain = domain_at(domain_of(cpu));
+	if (is_plain)
+		__sync_fetch_and_or(&domain->plain_cpus, bit_of(cctx->bit));
+	else
+		__sync_fetch_and_and(&domain->plain_cpus, ~bit_of(cctx->bit));
 }
 
 static int end_run(void *map, int *cpu, struct bpf_timer *timer)

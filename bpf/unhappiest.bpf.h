@@ -68,7 +68,7 @@ __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx __arg_nonnull, stru
 	u64 mono, look;
 
 	cctx->best_pid = 0;
-	if (!fair_waiting || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
+	if (!domain_at(0)->attended || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
 		return 0;
 	mono = bpf_ktime_get_ns();
 	look = __sync_add_and_fetch(&looks, 1);

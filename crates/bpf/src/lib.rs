@@ -6,6 +6,7 @@
 mod abi;
 mod channels;
 mod customers;
+mod domains;
 mod error;
 pub mod features;
 mod hogs;

@@ -9,6 +9,7 @@ use tracing::debug;
 use crate::{
     Error, HogNews, LANES, LaneTimes, Sensor,
     abi::{pidfd, words},
+    domains::Domains,
     features,
     sensor::{SenseOptions, nanos, read_counters},
     skeletons::sched::{SchedSkel, SchedSkelBuilder},
@@ -104,6 +105,9 @@ impl Scheduler {
             rodata.is_partial = options.partial;
             rodata.guards = options.guards;
             rodata.nr_cpus = nr_cpus;
+            let domains = Domains::of_machine(nr_cpus);
+            rodata.nr_domains = domains.number;
+            rodata.domain_of_cpus = *domains.of_cpus;
         }
         let ops = open.struct_ops.appease_ops_mut();
         ops.exit_dump_len = options.exit_dump_len;

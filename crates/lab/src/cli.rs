@@ -101,6 +101,9 @@ pub struct MachineArgs {
     /// CPUs of the machine, 1 to 64 [default: 1 in exact mode, 2 in parallel mode]
     #[arg(long, value_name = "N")]
     pub cpus: Option<u32>,
+    /// Last-level caches of the machine, each shared by as many CPUs [default: 1]
+    #[arg(long, value_name = "N")]
+    pub caches: Option<u32>,
     /// How programs are put into cgroups [default: as the scheduler's name says, flat but for eevdf-scopes]
     #[arg(long, value_enum)]
     pub layout: Option<LayoutName>,

@@ -205,7 +205,7 @@ mod tests {
             scheduler: scheduler.into(),
             load: Load::Hogs(16),
             kernel: "1.2.3-test".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, layout: Grouping::Flat },
+            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
             outcome: Outcome::Ok,
             detail: String::new(),
             metrics: metrics.into_iter().filter_map(|(name, metric)| Some((name.to_owned(), metric?))).collect(),

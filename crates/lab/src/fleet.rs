@@ -160,6 +160,7 @@ pub fn run_each(
                 emulator: images.emulator.clone(),
                 accelerator,
                 cpus: plan.machine.cpus,
+                caches: plan.machine.caches,
                 kernel: kernel.clone(),
                 parameters: String::new(),
                 disks: images.disks(store, Some(&run.job.scenario), kernel, &plan.tools)?,

@@ -129,6 +129,7 @@ fn planned(
     };
     let total = each.saturating_mul(u32::try_from(schedulers.len() * scenario.turns(load).len())?);
     let cpus = if machine.cpus > 1 { format!("-{}cpus", machine.cpus) } else { String::new() };
+    let cpus = if machine.caches > 1 { format!("{cpus}-{}caches", machine.caches) } else { cpus };
     let name = format!("{}-{scheduler}-{load}-{kernel}{cpus}", scenario.name).replace([':', '/'], "_");
     // QEMU writes a picture, and has another working directory in mind than we.
     let place = |dir: &Option<PathBuf>, ending: &str| match dir {
@@ -185,7 +186,11 @@ pub fn machine(args: &MachineArgs, default: Mode) -> Result<Machine> {
         (_, Some(n)) if (1..=MOST_CPUS).contains(&n) => n,
         (_, Some(n)) => bail!("--cpus is {n}: allowed is 1 to {MOST_CPUS}"),
     };
-    Ok(Machine { mode, cpus, layout: args.layout.map(Into::into).unwrap_or_default() })
+    let caches = args.caches.unwrap_or(1);
+    if caches == 0 || !cpus.is_multiple_of(caches) {
+        bail!("--caches is {caches}: allowed is what divides the number of CPUs, {cpus}");
+    }
+    Ok(Machine { mode, cpus, caches, layout: args.layout.map(Into::into).unwrap_or_default() })
 }
 
 /// A scenario by name, or by its file.
@@ -343,6 +348,7 @@ mod tests {
         insta::assert_snapshot!(told("work"), @r#"scenario "work" is not known (PROJECT/scenarios/work.toml is not there): there is nap"#);
         insta::assert_snapshot!(told("nap --under scx_flash"), @"scheduler scx_flash is not built (PROJECT/target/lab/peers/bin/scx_flash is not there): run `appease-lab peers scx_flash`");
         insta::assert_snapshot!(told("nap --cpus 65"), @"--cpus is 65: allowed is 1 to 64");
+        insta::assert_snapshot!(told("nap --cpus 4 --caches 3"), @"--caches is 3: allowed is what divides the number of CPUs, 4");
         insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
         insta::assert_snapshot!(told("nap --settle 301"), @"--settle is 301: allowed is 0 to 300");
         insta::assert_snapshot!(told("nap --load users:3"), @r#"load users:3: scenario "nap" has no application of kind ssh"#);
@@ -377,10 +383,10 @@ mod tests {
 
     #[test]
     fn machines() -> Result<()> {
-        let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: None, layout: None }, Mode::Exact)?;
-        assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2, layout: Grouping::Flat });
+        let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: None, caches: None, layout: None }, Mode::Exact)?;
+        assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2, caches: 1, layout: Grouping::Flat });
         for (cpus, allowed) in [(0, false), (1, true), (MOST_CPUS, true), (MOST_CPUS + 1, false)] {
-            let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus), layout: None };
+            let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus), caches: None, layout: None };
             assert_eq!(machine(&args, Mode::Exact).is_ok(), allowed, "{cpus}");
         }
         let help = Cli::command().find_subcommand_mut("run").map(|run| run.render_long_help().to_string());

@@ -77,7 +77,7 @@ mod tests {
             scheduler: scheduler.into(),
             load: Load::Hogs(16),
             kernel: "7.2.13".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, layout: Grouping::Flat },
+            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
             outcome,
             detail: if outcome == Outcome::Ok {
                 String::new()

@@ -23,9 +23,21 @@ pub struct Machine {
     pub mode: Mode,
     /// Number of CPUs.
     pub cpus: u32,
+    /// Last-level caches, which equal numbers of them share.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub caches: u32,
     /// How programs are put into cgroups, whatever schedules.
     #[serde(default, skip_serializing_if = "Grouping::is_flat")]
     pub layout: Grouping,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_one(number: &u32) -> bool {
+    *number == 1
 }
 
 /// How programs are put into cgroups.

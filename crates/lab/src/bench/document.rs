@@ -88,7 +88,7 @@ mod tests {
             scheduler: scheduler.into(),
             load: Load::None,
             kernel: "7.2.13".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, layout: Grouping::Flat },
+            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
             outcome: Outcome::Ok,
             detail: detail.into(),
             metrics: BTreeMap::new(),

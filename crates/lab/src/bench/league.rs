@@ -245,7 +245,7 @@ mod tests {
             scheduler: (*scheduler).into(),
             load,
             kernel: "7.2.13+deb14-amd64".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, layout: Grouping::Flat },
+            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
             outcome: if figure.is_some() { Outcome::Ok } else { Outcome::Evicted },
             detail: if figure.is_some() { String::new() } else { "runnable task stall\nmore".into() },
             metrics: figure.map(|value| ("video_fps".to_owned(), Metric::Scalar { value })).into_iter().collect(),

@@ -190,7 +190,7 @@ impl Bench<'_> {
             same_boot: false,
             load: vec![cell.load],
             kernel: vec![cell.kernel.clone()],
-            machine: MachineArgs { mode: None, cpus: None, layout: None },
+            machine: MachineArgs { mode: None, cpus: None, caches: None, layout: None },
             json: false,
             out: None,
             jobs: args.jobs,

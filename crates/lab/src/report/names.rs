@@ -158,6 +158,7 @@ pub(crate) fn scheduler(name: &str) -> String {
 /// The machine in words.
 pub(crate) fn machine(machine: Machine) -> String {
     let cpus = if machine.cpus == 1 { "1 CPU".into() } else { format!("{} CPUs", machine.cpus) };
+    let cpus = if machine.caches == 1 { cpus } else { format!("{cpus} with {} caches", machine.caches) };
     match machine.mode {
         Mode::Exact => format!("exact mode, {cpus}"),
         Mode::Parallel => format!("parallel mode, {cpus}: only ratios and order mean something"),

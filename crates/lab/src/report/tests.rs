@@ -16,7 +16,7 @@ fn run(scheduler: &str, load: Load, metrics: BTreeMap<String, Metric>) -> Run {
         scheduler: scheduler.into(),
         load,
         kernel: "1.2.3-test".into(),
-        machine: Machine { mode: Mode::Exact, cpus: 1, layout: Grouping::Flat },
+        machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
         outcome: Outcome::Ok,
         detail: String::new(),
         metrics,

@@ -108,6 +108,8 @@ pub struct Spec {
     pub accelerator: Accelerator,
     /// Number of CPUs.
     pub cpus: u32,
+    /// Last-level caches; a divisor of that.
+    pub caches: u32,
     /// What it boots.
     pub kernel: KernelImages,
     /// More kernel parameters.
@@ -135,12 +137,20 @@ pub fn command(spec: &Spec) -> Command {
     command
 }
 
+/// CPUs, as many on each socket: those of a socket share their last-level cache.
+fn processors(spec: &Spec) -> String {
+    if spec.caches == 1 {
+        return spec.cpus.to_string();
+    }
+    format!("{},sockets={},cores={},threads=1", spec.cpus, spec.caches, spec.cpus / spec.caches)
+}
+
 /// The command line without the program's name.
 fn arguments(spec: &Spec) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
     let takes_turns = spec.accelerator == Accelerator::CountedInstructions && spec.cpus > 1;
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
-    add(&["-machine", "pc", "-m", &MEMORY_MIB.to_string(), "-smp", &spec.cpus.to_string()]);
+    add(&["-machine", "pc", "-m", &MEMORY_MIB.to_string(), "-smp", &processors(spec)]);
     spec.accelerator.arguments().iter().for_each(|word| add(&[word]));
     add(&["-nodefaults", "-nographic", "-no-reboot"]);
     add(&[
@@ -202,6 +212,7 @@ pub fn kvm_works(emulator: &Emulator, kernel: &KernelImages) -> Result<bool> {
         emulator: emulator.clone(),
         accelerator: Accelerator::Kvm,
         cpus: 1,
+        caches: 1,
         kernel: kernel.clone(),
         parameters: "appease.probe".into(),
         disks: Vec::new(),
@@ -232,6 +243,7 @@ mod tests {
             emulator: Emulator::at("emulator"),
             accelerator,
             cpus,
+            caches: 1,
             kernel: KernelImages {
                 release: "7.2.13".into(),
                 image: "vmlinux".into(),
@@ -286,6 +298,13 @@ mod tests {
         -chardev socket,id=control,path=control
         -mon chardev=control,mode=control
         ");
+    }
+
+    #[test]
+    fn cpus_of_a_socket_share_a_cache() {
+        let mut spec = spec(Accelerator::CountedInstructions, 8);
+        spec.caches = 2;
+        assert!(text(&spec).contains("-smp 8,sockets=2,cores=4,threads=1\n"));
     }
 
     #[test]

@@ -323,7 +323,7 @@ mod tests {
             scheduler: "eevdf".into(),
             then: vec!["scx_lavd".into(), "appease".into()],
             load: Load::None,
-            machine: Machine { mode: Mode::Parallel, cpus: 2, layout: Grouping::Flat },
+            machine: Machine { mode: Mode::Parallel, cpus: 2, caches: 1, layout: Grouping::Flat },
             screenshot: false,
             trace: false,
         };

@@ -32,6 +32,8 @@ pub struct Spec {
     pub settle_s: Option<u32>,
     /// CPUs of the exact machine.
     pub cpus: u32,
+    /// Last-level caches of the machine.
+    pub caches: u32,
     /// Each program in a cgroup of its own.
     pub in_scopes: bool,
 }
@@ -47,6 +49,7 @@ impl Spec {
             seconds: None,
             settle_s: None,
             cpus: 1,
+            caches: 1,
             in_scopes: false,
         }
     }
@@ -69,6 +72,12 @@ impl Spec {
         self
     }
 
+    /// The same, whose CPUs share so many last-level caches.
+    pub fn on_caches(mut self, caches: u32) -> Self {
+        self.caches = caches;
+        self
+    }
+
     /// The same, each program in a cgroup of its own.
     pub fn in_scopes(mut self) -> Self {
         self.in_scopes = true;
@@ -85,7 +94,10 @@ impl Spec {
 impl std::fmt::Display for Spec {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} under {} at {}, kernel {}", self.scenario, self.scheduler, self.load, self.kernel)?;
-        if self.cpus > 1 { write!(f, ", {} CPUs", self.cpus) } else { Ok(()) }
+        if self.cpus > 1 {
+            write!(f, ", {} CPUs", self.cpus)?;
+        }
+        if self.caches > 1 { write!(f, ", {} caches", self.caches) } else { Ok(()) }
     }
 }
 
@@ -182,6 +194,8 @@ impl Machines {
             more.extend(settle.iter().flat_map(|seconds| ["--settle", seconds]));
             let cpus = (spec.cpus > 1).then(|| spec.cpus.to_string());
             more.extend(cpus.iter().flat_map(|cpus| ["--mode", "exact", "--cpus", cpus]));
+            let caches = (spec.caches > 1).then(|| spec.caches.to_string());
+            more.extend(caches.iter().flat_map(|caches| ["--caches", caches]));
             more.extend(spec.in_scopes.then_some(["--layout", "scopes"]).into_iter().flatten());
             more.extend((self.form == Form::Short).then_some("--short"));
             let runs = self.make(spec.scenario, spec.scheduler, spec.load, &more);

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Domains: CPUs that share their last-level cache. User space says which (crates/bpf/src/domains.rs). A
+ * machine of one domain has one set of queues, and pays for no look at others.
+ *
+ * Problem: one queue for all CPUs has one lock, and moves tasks away from their caches.
+ *
+ * Rule: each domain has its own queues, attended, other and idle. A task waits in the domain where it ran
+ * last, or whose CPU is to come for it. A CPU looks at other domains by need alone:
+ *
+ *	attended work waits there, and here is none;
+ *	here is nothing to do;
+ *	a party has had so much less there that it is due here (take_party());
+ *	more tasks wait for a CPU there than here (share_out() in scans.bpf.h), ten times a second.
+ *
+ * Near domains come first: user space numbers them by memory node, and the n-th other domain of
+ * domain d is d ^ n.
+ *
+ * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again.
+ */
+#ifndef APPEASE_DOMAINS_BPF_H
+#define APPEASE_DOMAINS_BPF_H
+
+#include "customers.bpf.h"
+
+const volatile u32 nr_cpus = 1;
+
+/* As many as bits in a word. */
+#define DOMAINS 64
+/* CPUs of a domain, likewise. User space splits larger caches. */
+#define DOMAIN_CPUS 64
+/* CPUs of a machine: a CPU beyond that counts as the one at its number without the upper bits. */
+#define CPUS_MAX 4096
+
+/* A power of two of them may be in use: some of the last are then without CPUs. */
+const volatile u32 nr_domains = 1;
+const volatile u8 domain_of_cpus[CPUS_MAX];
+
+/* Dispatch queues: a kind has so many numbers for each domain. */
+#define DOMAIN_QUEUES 4096
+#define DSQ_KIND(n) ((u64)(n) << 20)
+
+/* Words of the bits of parties, see parties.bpf.h. A power of two: the verifier of 6.18 knows the bounds of no other remainder. */
+#define PARTY_WORDS 32
+
+/*
+ * What waits in a domain. Bits are set before each insertion. On one CPU, whoever finds a queue empty
+ * clears its bit. On several, a task enters its queue only after ops.enqueue() has returned, and
+ * another CPU may find the queue empty before that. So there a bit is cleared when the queue is empty
+ * and nothing was put in since the last look either, ten times a second.
+ */
+struct domain {
+	u64 attended;		/* queues of customers that may hold a task */
+	u64 attended_used;	/* those that got one since the last look */
+	u64 party_words;	/* words of party_waiting that are not 0 */
+	u64 clock;		/* smallest virtual time of a party that waited when one was last chosen */
+	/* Its CPUs that run what nobody waits for. Attended tasks that wake up look here. */
+	u64 plain_cpus;
+	u32 nr_cpus;
+	u32 next_look;		/* where the next search for a CPU begins */
+	u32 nr_waiting;		/* tasks in the queues of parties, at the last look */
+	u32 gives;		/* so many of them are to go ... */
+	u32 gives_to;		/* ... to that domain */
+	u32 pad;
+	u64 party_waiting[PARTY_WORDS];	/* parties whose queues may hold a task */
+	u64 party_used[PARTY_WORDS];	/* those that got one since the last look */
+	u32 cpus[DOMAIN_CPUS];
+} __attribute__((aligned(128)));
+
+static struct domain domains[DOMAINS];
+
+/* Domains in which attended tasks may wait. */
+static u64 attended_in;
+
+static __always_inline struct domain *domain_at(u32 domain)
+{
+	return &domains[nr_domains > 1 ? domain % DOMAINS : 0];
+}
+
+static __always_inline u32 domain_of(s32 cpu)
+{
+	return nr_domains > 1 ? domain_of_cpus[(u32)cpu % CPUS_MAX] : 0;
+}
+
+/* That of the CPU on which this runs. */
+static __always_inline u32 domain_here(void)
+{
+	return nr_domains > 1 ? domain_of(bpf_get_smp_processor_id()) : 0;
+}
+
+/* The queue @queue of a kind in @domain. */
+static __always_inline u64 queue_in(u64 kind, u32 domain, u32 queue)
+{
+	return kind + (nr_domains > 1 ? domain * DOMAIN_QUEUES : 0) + queue;
+}
+
+/* Number of the lowest bit in @bits, which is not 0. */
+static __always_inline u32 lowest_bit(u64 bits)
+{
+	return __builtin_ctzll(bits) % 64;
+}
+
+static __always_inline u64 bit_of(u32 index)
+{
+	return 1ULL << (index % 64);
+}
+
+#endif
