@@ -166,11 +166,15 @@ __noinline s32 plain_cpu_of(u32 index, struct task_struct *p __arg_trusted, u32 
 		return -1;
 	look->looks = 0;
 	bpf_for(i, 0, DOMAIN_CPUS) {
+		u32 bit;
 		s32 cpu;
 
 		if (!bits || look->looks >= VICTIM_LOOKS)
 			break;
-		cpu = domain->cpus[lowest_bit(bits)];
+		bit = lowest_bit(bits);
+		/* The compiler looks the number up in a table of bytes, of which the verifier knows no bounds. */
+		barrier_var(bit);
+		cpu = domain->cpus[bit % DOMAIN_CPUS];
 		bits &= bits - 1;
 		if (!bpf_cpumask_test_cpu(cpu, allowed))
 			continue;

@@ -53,6 +53,7 @@ const TICK_NS: u64 = SECOND;
 
 const SCREEN_MODULES: &[&str] = &["evdev", "uinput"];
 const SOUND_MODULES: &[&str] = &["snd-hda-intel", "snd-hda-codec-generic"];
+const SOUND_NODE: &str = "/dev/snd/pcmC0D0p";
 /// One camera, and nothing else of all that the module can be.
 const CAMERA: &[&str] = &["vivid", "n_devs=1", "node_types=0x1", "num_inputs=1", "input_types=0x0", "no_error_inj=1"];
 const CAMERA_NODE: &str = "/dev/video0";
@@ -184,6 +185,10 @@ impl<'a> Session<'a> {
             windows: BTreeMap::new(),
             players: BTreeMap::new(),
         };
+        if session.job.scenario.sound {
+            system::load_modules(SOUND_MODULES)?;
+            system::wait_for_path(SOUND_NODE, 20)?;
+        }
         if session.needs_screen() {
             session.start_screen()?;
         }
@@ -359,7 +364,7 @@ impl<'a> Session<'a> {
         screen.wait_for_pointer(|at| hands.point(at))?;
         self.host.phase("xorg-ready");
         if with_sound {
-            system::wait_for_path("/dev/snd/pcmC0D0p", 20)?;
+            system::wait_for_path(SOUND_NODE, 20)?;
         }
         if with_camera {
             system::wait_for_path(CAMERA_NODE, 20)?;

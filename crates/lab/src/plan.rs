@@ -383,7 +383,10 @@ mod tests {
 
     #[test]
     fn machines() -> Result<()> {
-        let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), cpus: None, caches: None, layout: None }, Mode::Exact)?;
+        let parallel = machine(
+            &MachineArgs { mode: Some(ModeName::Parallel), cpus: None, caches: None, layout: None },
+            Mode::Exact,
+        )?;
         assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2, caches: 1, layout: Grouping::Flat });
         for (cpus, allowed) in [(0, false), (1, true), (MOST_CPUS, true), (MOST_CPUS + 1, false)] {
             let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus), caches: None, layout: None };

@@ -41,6 +41,9 @@ pub struct Scenario {
     /// Two more serial lines, ttyS1 and ttyS2, are joined by a cable: what is written to one is read from the other.
     #[serde(default)]
     pub cable: bool,
+    /// A sound card is there before anything else begins. With an application that plays, it always is.
+    #[serde(default)]
+    pub sound: bool,
     /// Video clips that the host makes before the run.
     #[serde(default, rename = "clip")]
     pub clips: Vec<Clip>,

@@ -20,6 +20,8 @@ const COMMAND_EEVDF_RATIO: f64 = 3.0;
 const SPEEDUP: f64 = 3.0;
 /// Hogs for each CPU there.
 const HOGS_PER_CPU: u32 = 4;
+/// Sound that a script plays: until it is heard, against EEVDF with a cgroup for each program.
+const SOUND_START_RATIO: f64 = 1.0;
 /// From a machine's start to a ready X server, seconds of host time in exact mode.
 const XORG_READY_S: f64 = 25.0;
 /// Least share of the time in which no CPU is idle while a task waits for one, per cent.
@@ -221,14 +223,17 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         checks.push(Check::on(kernel, "nice_values_and_policies_keep_their_meaning", classes));
         checks.push(Check::on(kernel, "affinity_is_kept_and_cpus_may_go_and_come", cpus).in_host_time());
         checks.push(Check::on(kernel, "kernel_schedules_as_before_without_us", leaving));
-        for cpus in of_form(full, &[1], &[1, 4]) {
-            let shares = move |machines: &Machines, kernel: &str| shares(machines, kernel, *cpus);
-            checks.push(Check::on(kernel, &format!("shares_are_kept_on_{cpus}_cpus"), shares));
+        for (cpus, caches) in of_form(full, &[(1, 1)], &[(1, 1), (4, 1), (4, 2)]) {
+            let shares = move |machines: &Machines, kernel: &str| shares(machines, kernel, *cpus, *caches);
+            checks.push(Check::on(kernel, &format!("shares_are_kept_on_{cpus}_cpus_with_{caches}_caches"), shares));
         }
         checks.push(Check::on(kernel, "sense_of_rsio", |machines, kernel| sense(machines, kernel, "appease:rsio")));
         if full {
             checks.push(Check::on(kernel, "watching_costs_little", overhead));
             checks.push(Check::at(kernel, "hogs:16", "line_in_an_interpreter_goes_on", interpreter));
+            for load in ["hogs:64", "build:16"] {
+                checks.push(Check::at(kernel, load, "sound_has_no_gap", sound));
+            }
             checks.push(Check::on(kernel, "twenty_users_do_not_wait", multiuser));
             checks.push(Check::at(kernel, "build:64", "page_is_as_fast_as_alone", web));
             checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
@@ -695,8 +700,24 @@ fn runaway(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 }
 
 /// Rings of processes, crowds, weights, limits: the guest's own checks.
-fn shares(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()> {
-    checked(machines, Spec::new("shares", "appease", "none").on(kernel).on_cpus(cpus)).map(drop)
+fn shares(machines: &Machines, kernel: &str, cpus: u32, caches: u32) -> anyhow::Result<()> {
+    let spec = Spec::new("shares", "appease", "none").on(kernel);
+    checked(machines, spec.on_cpus(cpus).on_caches(caches)).map(drop)
+}
+
+/// A script plays sound: no gap is heard in one cgroup with the load, and in one of its own; there it begins no later than under EEVDF.
+fn sound(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let spec = |scheduler| Spec::new("sound", scheduler, load).on(kernel);
+    let [flat, scopes, eevdf] =
+        machines.good_runs([spec("appease"), spec("appease").in_scopes(), spec("eevdf").in_scopes()])?;
+    none_failed(flat)?;
+    let (ours, eevdf) = (value(&none_failed(scopes)?, "first_sound_ms")?, value(&eevdf, "first_sound_ms")?);
+    within(
+        &format!("time until sound is heard at {load}, against EEVDF's scopes, {kernel}"),
+        ours,
+        eevdf,
+        SOUND_START_RATIO,
+    )
 }
 
 /// A line that computes for longer than a silent request counts as one, in one cgroup with the load and in one of its own, against EEVDF's in
