@@ -16,7 +16,9 @@
  * Near domains come first: user space numbers them by memory node, and the n-th other domain of
  * domain d is d ^ n.
  *
- * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again.
+ * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again. Inside one
+ * party, nice values hold in each domain: tasks are shared out by number, and one may have more company
+ * than another.
  */
 #ifndef APPEASE_DOMAINS_BPF_H
 #define APPEASE_DOMAINS_BPF_H
@@ -56,12 +58,12 @@ struct domain {
 	u64 clock;		/* smallest virtual time of a party that waited when one was last chosen */
 	/* Its CPUs that run what nobody waits for. Attended tasks that wake up look here. */
 	u64 plain_cpus;
-	u32 nr_cpus;
+	u32 nr_cpus;		/* in cpus: those that are on, or were */
+	u32 nr_online;		/* of them, now */
 	u32 next_look;		/* where the next search for a CPU begins */
 	u32 nr_waiting;		/* tasks in the queues of parties, at the last look */
 	u32 gives;		/* so many of them are to go ... */
 	u32 gives_to;		/* ... to that domain */
-	u32 pad;
 	u64 party_waiting[PARTY_WORDS];	/* parties whose queues may hold a task */
 	u64 party_used[PARTY_WORDS];	/* those that got one since the last look */
 	u32 cpus[DOMAIN_CPUS];

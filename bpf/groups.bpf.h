@@ -80,14 +80,18 @@ __noinline bool is_idle_group(u32 group)
 	return false;
 }
 
-/* Those of the party at @index, in all domains. */
+/* Those of the party at @index, in all domains. Some may be there, if there was no memory for all. */
 static __always_inline s32 create_party_queues(u32 index)
 {
 	s32 err = 0;
 	u32 i;
 
-	bpf_for(i, 0, nr_domains)
-		err |= scx_bpf_create_dsq(queue_in(DSQ_PARTIES, i, index), -1);
+	bpf_for(i, 0, nr_domains) {
+		s32 failed = scx_bpf_create_dsq(queue_in(DSQ_PARTIES, i, index), -1);
+
+		if (failed && failed != -EEXIST)
+			err = failed;
+	}
 	return err;
 }
 

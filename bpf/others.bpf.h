@@ -360,7 +360,7 @@ static __always_inline bool take_overdue(s32 cpu, struct cpu_ctx *cctx, u64 now)
 static __always_inline bool take_any_overdue(s32 cpu)
 {
 	u32 domain = domain_of(cpu);
-	u64 queue = queue_in(DSQ_OVERDUE, domain, 0), time_ns = longest_wait_ns * domain_at(domain)->nr_cpus;
+	u64 queue = queue_in(DSQ_OVERDUE, domain, 0), time_ns = longest_wait_ns * domain_at(domain)->nr_online;
 	s32 waiting;
 
 	if (!may_hold(&maybe_overdue))

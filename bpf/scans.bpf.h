@@ -35,6 +35,10 @@ static __noinline int scan(u64 dsq, u32 domain, u64 since)
 {
 	struct task_struct *p;
 
+	/* All its CPUs may be off. */
+	if (nr_domains > 1 && !domain_at(domain)->nr_online)
+		domain = domain_here();
+
 	scanned_of_queue = 0;
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tctx = try_task_ctx(p);
@@ -209,13 +213,13 @@ static __noinline int share_out(void)
 
 	bpf_for(i, 0, nr_domains) {
 		waiting += domain_at(i)->nr_waiting;
-		cpus += domain_at(i)->nr_cpus;
+		cpus += domain_at(i)->nr_online;
 	}
 	if (!cpus)
 		return 0;
 	bpf_for(i, 0, nr_domains) {
 		struct domain *domain = domain_at(i);
-		u32 due = (waiting * domain->nr_cpus + cpus - 1) / cpus, most = 0, j;
+		u32 due = (waiting * domain->nr_online + cpus - 1) / cpus, most = 0, j;
 
 		domain->gives = 0;
 		if (domain->nr_waiting <= due)
@@ -224,7 +228,7 @@ static __noinline int share_out(void)
 		bpf_for(j, 0, nr_domains) {
 			struct domain *other = domain_at(j);
 
-			room = waiting * other->nr_cpus / cpus;
+			room = waiting * other->nr_online / cpus;
 			room = room > other->nr_waiting ? room - other->nr_waiting : 0;
 			if (room > most) {
 				most = room;

@@ -467,9 +467,27 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
-/* No queue is a CPU's: nothing to do. Without this and the next, hotplug would detach us. */
+/* @cpu is on. */
+__noinline int join_domain(s32 cpu)
+{
+	struct domain *domain = domain_at(domain_of(cpu));
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 bit = domain->nr_cpus;
+
+	__sync_fetch_and_add(&domain->nr_online, 1);
+	if (!cctx || cctx->has_bit || bit >= DOMAIN_CPUS)
+		return 0;
+	cctx->bit = bit;
+	cctx->has_bit = 1;
+	domain->cpus[bit % DOMAIN_CPUS] = cpu;
+	domain->nr_cpus = bit + 1;
+	return 0;
+}
+
+/* Without this and the next, hotplug would detach us. */
 void BPF_STRUCT_OPS(appease_cpu_online, s32 cpu)
 {
+	join_domain(cpu);
 }
 
 /* Whether @p may run on @cpu, and on no other CPU that is on. */
@@ -530,6 +548,7 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 
 	if (cctx)
 		note_plain(cpu, cctx, false);
+	__sync_fetch_and_add(&domain_at(domain_of(cpu))->nr_online, -1);
 	bpf_for(i, 0, nr_domains)
 		release_domain(i, cpu);
 	release_stranded(DSQ_BACKGROUND, cpu);
@@ -635,24 +654,17 @@ static __always_inline s32 init_cpu_timers(void)
 	return 0;
 }
 
-/* Tells the domains their CPUs. */
-__noinline s32 init_domains(void)
+/* Tells the domains which CPUs are on. */
+__noinline int init_domains(void)
 {
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	u32 cpu;
 
 	bpf_for(cpu, 0, nr_cpus) {
-		struct domain *domain = domain_at(domain_of(cpu));
-		struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-		u32 bit = domain->nr_cpus;
-
-		/* A machine of one domain may have more CPUs than bits. */
-		if (!cctx)
-			return -ENOENT;
-		cctx->bit = bit % DOMAIN_CPUS;
-		domain->cpus[bit % DOMAIN_CPUS] = cpu;
-		if (bit < DOMAIN_CPUS)
-			domain->nr_cpus = bit + 1;
+		if (bpf_cpumask_test_cpu(cpu, online))
+			join_domain(cpu);
 	}
+	scx_bpf_put_cpumask(online);
 	return 0;
 }
 
@@ -684,7 +696,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 		err |= create_queues(i);
 	if (err || (err = create_queue(DSQ_BACKGROUND)))
 		return err;
-	if ((err = init_domains()) || (err = init_cpu_timers()) || (err = init_look_timer()) || (err = init_limit_timer()))
+	init_domains();
+	if ((err = init_cpu_timers()) || (err = init_look_timer()) || (err = init_limit_timer()))
 		return err;
 	return start_scans();
 }

@@ -131,7 +131,8 @@ struct cpu_ctx {
 	s64 best_share;	/* its own */
 	s32 best_pid;	/* 0: nobody waits */
 	u32 bit;	/* its number in its domain */
-	u64 is_plain;	/* its bit in plain_cpus of the domain */
+	u32 has_bit;	/* it has one: domains have room for so many */
+	u32 is_plain;	/* its bit in plain_cpus of the domain */
 };
 
 struct {
@@ -217,7 +218,7 @@ static __always_inline void note_plain(s32 cpu, struct cpu_ctx *cctx, bool is_pl
 {
 	struct domain *domain;
 
-	if (nr_cpus == 1 || cctx->is_plain == is_plain)
+	if (nr_cpus == 1 || cctx->is_plain == is_plain || !cctx->has_bit)
 		return;
 	cctx->is_plain = is_plain;
 	domain = domain_at(domain_of(cpu));
