@@ -212,8 +212,8 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 {
 	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id(), found;
 	u32 home = domain_of(cpu), i;
-	enum worth worth;
 	const struct cpumask *allowed;
+	enum worth worth;
 
 	if (nr_cpus == 1)
 		return worth_of(cpu, queue, key, mono) == WORTH_KEEPING ? -1 : cpu;

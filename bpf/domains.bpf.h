@@ -46,8 +46,8 @@ const volatile u8 domain_of_cpus[CPUS_MAX];
 #define PARTY_WORDS 32
 
 /*
- * What waits in a domain. Bits are set before each insertion. On one CPU, whoever finds a queue empty
- * clears its bit. On several, a task enters its queue only after ops.enqueue() has returned, and
+ * What waits in a domain. Bits are set before each insertion. On one CPU, a look that finds a
+ * queue empty clears its bit. On several, a task enters its queue only after ops.enqueue() has returned, and
  * another CPU may find the queue empty before that. So there a bit is cleared when the queue is empty
  * and nothing was put in since the last look either, ten times a second.
  */

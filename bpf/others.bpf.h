@@ -183,14 +183,15 @@ static __always_inline u32 domain_for(struct task_struct *p, u64 enq_flags)
 {
 	u32 home = domain_of(scx_bpf_task_cpu(p));
 	struct domain *domain = domain_at(home), *other;
+	u32 gives = domain->gives;
 
-	if (nr_domains == 1 || enq_flags & SCX_ENQ_WAKEUP || !domain->gives)
+	if (nr_domains == 1 || enq_flags & SCX_ENQ_WAKEUP || !gives)
 		return home;
 	other = domain_at(domain->gives_to);
 	if (!other->nr_cpus || !bpf_cpumask_test_cpu(other->cpus[bpf_get_prandom_u32() % other->nr_cpus % DOMAIN_CPUS], p->cpus_ptr))
 		return home;
-	/* Two CPUs at once may give one too many. */
-	domain->gives--;
+	/* Two CPUs at once may give one too many; counted down in place, it would pass zero. */
+	domain->gives = gives - 1;
 	return domain->gives_to;
 }
 
