@@ -17,8 +17,7 @@
  * domain d is d ^ n.
  *
  * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again. Inside one
- * party, nice values hold in each domain: tasks are shared out by number, and one may have more company
- * than another.
+ * party, tasks are shared out by number, not by weight.
  */
 #ifndef APPEASE_DOMAINS_BPF_H
 #define APPEASE_DOMAINS_BPF_H
