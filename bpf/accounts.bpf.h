@@ -138,6 +138,13 @@ static __always_inline void identify_customer(const struct source *source, struc
 	}
 }
 
+/* @customer is active no more, or with another weight. */
+static __always_inline void leave_active(const struct appease_customer *customer)
+{
+	__sync_fetch_and_add(&armed.active_weight, -(u64)customer->weight);
+	__sync_fetch_and_add(&armed.nr_active, -1);
+}
+
 /* A slot for a new customer: a free one, or that of one who was not heard of for long; 0: none. */
 __noinline u32 new_customer(const struct appease_customer_key *key __arg_nonnull, u64 now)
 {
@@ -153,7 +160,7 @@ __noinline u32 new_customer(const struct appease_customer_key *key __arg_nonnull
 		if (customer->latest_ns)
 			bpf_map_delete_elem(&customer_slots, &customer->key);
 		if (customer->is_active)
-			__sync_fetch_and_add(&armed.active_weight, -(u64)customer->weight);
+			leave_active(customer);
 		__builtin_memset(customer, 0, sizeof(*customer));
 		customer->key = *key;
 		if (bpf_map_update_elem(&customer_slots, key, &slot, BPF_NOEXIST))
@@ -182,11 +189,12 @@ __noinline u32 customer_behind(const struct source *source __arg_nonnull, u64 no
 	if (customer->is_active && customer->weights_version == armed.weights_version)
 		return slot;
 	if (customer->is_active)
-		__sync_fetch_and_add(&armed.active_weight, -(u64)customer->weight);
+		leave_active(customer);
 	customer->weight = slot ? weight_for(&key) : POLICY_WEIGHT_DEFAULT;
 	customer->weights_version = armed.weights_version;
 	customer->is_active = 1;
 	__sync_fetch_and_add(&armed.active_weight, (u64)customer->weight);
+	__sync_fetch_and_add(&armed.nr_active, 1);
 	return slot;
 }
 
@@ -415,7 +423,7 @@ static __always_inline void sweep_customers(u64 now)
 		if (!customer || !customer->is_active || now - customer->latest_ns < FAIRNESS_ACTIVE_NS)
 			continue;
 		customer->is_active = 0;
-		__sync_fetch_and_add(&armed.active_weight, -(u64)customer->weight);
+		leave_active(customer);
 	}
 }
 

@@ -35,30 +35,60 @@ static __always_inline u64 key_of_long(const struct task_ctx *tctx)
 }
 
 /*
- * Whether @p is a kernel thread that goes first: it works for a moment, and such work does not take up the CPU. Where it
- * does, a wake-up would never leave the local queue empty, and nobody else would ever be dispatched.
+ * Whether @p is a kernel thread that goes first on the CPU of @cctx: it works for a moment, and such work does not take up the
+ * CPU. Where it does, a wake-up would never leave the local queue empty, and nobody else would ever be dispatched.
  */
-static __always_inline bool goes_first(struct task_struct *p, const struct task_ctx *tctx)
+static __always_inline bool goes_first(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
 {
-	struct cpu_ctx *cctx;
-
-	if (tctx->turn_ns >= slice_ns)
-		return false;
-	cctx = cpu_ctx_of_task(p);
-	return cctx && progress_kernel_fits(epoch_ns, cctx->kernel_ns);
+	return tctx->turn_ns < slice_ns && progress_kernel_fits(epoch_ns, cctx->kernel_ns);
 }
 
-/* Queues the kernel thread @p before everything else on its CPU; one that runs there, and goes first too, is not displaced. */
-static __always_inline void enqueue_first(struct task_struct *p, u64 enq_flags)
-{
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p));
-	struct task_ctx *tctx = curr && is_kthread(curr) ? try_task_ctx(curr) : NULL;
+/*
+ * For so long a kernel thread that goes first lets attended tasks pass that are woken after it, ns. Work that the kernel put off
+ * comes with most input: each message on the way of a key would wait for it.
+ */
+#define KTHREAD_PASSED_NS PROGRESS_PIECE_NS
 
-	if (!curr || !is_kthread(curr) || (tctx && works_long(curr, tctx)))
-		enq_flags |= SCX_ENQ_PREEMPT;
-	else
-		enq_flags |= SCX_ENQ_HEAD;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+/*
+ * Queues the kernel thread @p before everything else on its CPU, that of @cctx; one that runs there, and goes first too, is not
+ * displaced. While somebody is served it waits for such a one in a queue of the CPU's, which attended tasks may pass.
+ */
+static __always_inline void enqueue_first(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct task_ctx *tctx = curr && is_kthread(curr) ? try_task_ctx(curr) : NULL;
+	bool displaces = !curr || !is_kthread(curr) || (tctx && works_long(curr, tctx));
+
+	if (is_armed() && enq_flags & SCX_ENQ_WAKEUP && curr && !(curr->flags & PF_IDLE) && (!displaces || curr->prio < MAX_RT_PRIO)) {
+		if (!cctx->kernel_waiting++)
+			cctx->kernel_since_ns = scx_bpf_now();
+		scx_bpf_dsq_insert(p, queue_of_kernel(cpu), slice_ns, enq_flags);
+		return;
+	}
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | (displaces ? SCX_ENQ_PREEMPT : SCX_ENQ_HEAD));
+}
+
+/* Whether kernel threads that wait for the CPU of @cctx have let others pass for long enough. */
+static __always_inline bool is_kernel_due(const struct cpu_ctx *cctx, u64 now)
+{
+	return cctx->kernel_waiting && now - cctx->kernel_since_ns >= KTHREAD_PASSED_NS;
+}
+
+/*
+ * Takes a kernel thread that waits for @cpu, that of @cctx. If somebody who is @attended wants it, too, only one that let others
+ * pass for long enough.
+ */
+static __always_inline bool take_kernel(s32 cpu, struct cpu_ctx *cctx, bool attended, u64 now)
+{
+	if (!cctx->kernel_waiting || (attended && !is_kernel_due(cctx, now)))
+		return false;
+	if (!scx_bpf_dsq_move_to_local(queue_of_kernel(cpu), 0)) {
+		cctx->kernel_waiting = 0;
+		return false;
+	}
+	cctx->kernel_waiting--;
+	return true;
 }
 
 /* Wakes an idle CPU for @p, which was put in a queue that all CPUs share. */
@@ -215,8 +245,6 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 	const struct cpumask *allowed;
 	enum worth worth;
 
-	if (nr_cpus == 1)
-		return worth_of(cpu, queue, key, mono) == WORTH_KEEPING ? -1 : cpu;
 	allowed = p->cpus_ptr;
 	if (here != cpu && bpf_cpumask_test_cpu(here, allowed) && worth_of(here, queue, key, mono) == WORTH_NOTHING)
 		return here;
@@ -311,21 +339,28 @@ static __always_inline void call(struct task_struct *p, u32 queue, s32 victim)
 }
 
 /*
- * On one CPU: whether the next task may go to the CPU's own queue, which saves ops.dispatch(). Only
- * for a millisecond after the last one: ops.dispatch() gives the other lanes their share.
+ * On one CPU: puts @p into the CPU's own queue, which saves ops.dispatch(). An attended task that wakes up and displaces the
+ * running one goes before it. Only for a millisecond after the last ops.dispatch(), while others wait: it gives the other
+ * lanes their share. False: it may not.
  */
-static __always_inline bool stays_here(u64 now)
+static __always_inline bool insert_next(struct task_struct *p, u64 slice, u64 now, u64 enq_flags)
 {
 	struct cpu_ctx *cctx = nr_cpus == 1 ? this_cpu_ctx() : NULL;
 
-	return cctx && now - cctx->looked_ns < PROGRESS_PIECE_NS;
-}
-
-/* Puts @p there. An attended task that wakes up and displaces the running one goes before it. */
-static __always_inline void insert_next(struct task_struct *p, u64 slice, u64 enq_flags)
-{
+	if (!cctx || (plain_may_wait() && now - cctx->looked_ns >= PROGRESS_PIECE_NS) || is_kernel_due(cctx, now))
+		return false;
 	plain_waiting++;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags);
+	return true;
+}
+
+/* On one CPU: whether an attended task in @queue with @key would take the CPU from all that wait. */
+static __always_inline bool is_unhappiest(u32 queue, u64 key)
+{
+	u32 first = 0;
+	u64 waiting = domain_at(0)->attended ? first_attended_key(0, 0, &first) : 0;
+
+	return !waiting || displaces(queue, key, first, waiting);
 }
 
 /*
@@ -341,7 +376,9 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 
 	tctx->queued_ns = scx_bpf_now();
 	fair_catches_up(queue);
-	if (may_displace)
+	if (may_displace && nr_cpus == 1)
+		victim = worth_of(0, queue, key, mono) == WORTH_KEEPING ? -1 : 0;
+	else if (may_displace)
 		victim = find_victim(p, queue, key, mono);
 	if (victim >= 0 && (nr_cpus == 1 || victim == (s32)bpf_get_smp_processor_id())) {
 		struct cpu_ctx *cctx = cpu_ctx_of(victim);
@@ -355,11 +392,9 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	/* No other attended task waits. */
-	if (victim < 0 && may_displace && !domain_at(0)->attended && stays_here(tctx->queued_ns) && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL)) {
-		insert_next(p, slice, enq_flags);
+	if (victim < 0 && may_displace && nr_cpus == 1 && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && is_unhappiest(queue, key) &&
+	    insert_next(p, slice, tctx->queued_ns, enq_flags))
 		return;
-	}
 	domain = attended_domain_of(victim >= 0 ? victim : scx_bpf_task_cpu(p));
 	fair_queue_fills(queue, domain);
 	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_ATTENDED, domain, queue), slice, key, enq_flags);
@@ -411,31 +446,28 @@ static __always_inline bool carries_on(u64 mono, struct standing *writer)
  * at length a little later. A background one that begins anew waits while somebody is served, see appease_dispatch(); unless an
  * attended task waits for it.
  */
-__noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 enq_flags)
+__noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono, u64 enq_flags)
 {
-	bool fits = goes_first(p, tctx), background = is_background(p);
+	struct cpu_ctx *cctx = cpu_ctx_of_task(p);
+	bool fits = cctx && goes_first(tctx, cctx), background = is_background(p);
 	bool is_long = !background && works_long(p, tctx);
 	struct standing standing;
-	u64 mono, key;
+	u64 key = mono;
 
 	tctx->lane = APPEASE_LANE_KERNEL;
 	if (is_armed() && !background && enq_flags & SCX_ENQ_WAKEUP) {
-		mono = bpf_ktime_get_ns();
 		if (carries_on(mono, &standing)) {
 			/* It works for a moment, so it goes before other attended tasks that wait. */
-			if (stays_here(scx_bpf_now())) {
-				insert_next(p, slice_ns, enq_flags);
+			if (insert_next(p, slice_ns, scx_bpf_now(), enq_flags))
 				return 0;
-			}
 			enqueue_by_key(p, tctx, key_in_queue(standing.key, mono), slice_ns, mono, true, enq_flags);
 			return 0;
 		}
 	}
 	if (fits && !is_long && !background) {
-		enqueue_first(p, enq_flags);
+		enqueue_first(p, cctx, enq_flags);
 		return 0;
 	}
-	key = mono = bpf_ktime_get_ns();
 	if (enq_flags & SCX_ENQ_WAKEUP)
 		tctx->asked_ns = mono;
 	if (fits && is_long)

@@ -17,6 +17,12 @@
 #define PF_NO_SETAFFINITY 0x04000000
 #define DEFAULT_PRIO 120
 
+/*
+ * @pointer, of which the verifier knows nothing, as one to @type: its fields can be read in place, where BPF_CORE_READ() calls a
+ * function for each. What is not there reads as 0.
+ */
+#define readable(pointer, type) bpf_core_cast(pointer, type)
+
 /* Set before load, in both objects alike. */
 const volatile u64 attention_ns = 4000000000ULL;
 const volatile u64 retention_ns = 8000000000ULL;
@@ -80,6 +86,7 @@ struct armed {
 	u64 inet_at_ns;	/* latest request by a socket of TCP or UDP; 0: none so far */
 	u64 unaccounted;	/* requests that are not accounted for yet */
 	u64 active_weight;	/* of all active customers together (policy/fairness.h) */
+	u64 nr_active;	/* how many they are */
 };
 
 struct {

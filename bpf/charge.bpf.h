@@ -37,29 +37,34 @@ static __always_inline void begin_turn(struct task_ctx *tctx)
 	tctx->turn_ns = 0;
 }
 
-/* Charges the request that @p serves, or the loan or the start that it runs on; false if it has none. */
-__noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 ran)
+/*
+ * Charges the request that @p serves by @standing, or the loan or the start that it runs on, and brings @standing up to what is
+ * left of them.
+ */
+__noinline int charge_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono, u64 ran,
+			       struct standing *standing __arg_nonnull)
 {
-	u64 mono = bpf_ktime_get_ns();
 	struct appease_process *process;
 	struct appease_request *request;
-	struct standing standing;
+	bool is_used_up = false;
 
-	judge(p, mono, &standing);
-	note_spent(tctx, &standing);
-	if (standing.attended) {
-		/* The same request as at the last look changes nothing. */
-		if (standing.request_id != tctx->turn_request || tctx->mixing)
-			note_turn(p, tctx, &standing, false);
-		charge_fairly(tctx->turn_for, ran);
-	}
-	if (standing.is_new)
+	note_spent(tctx, standing);
+	if (!standing->attended)
+		return 0;
+	/* The same request as at the last look changes nothing. */
+	if (standing->request_id != tctx->turn_request || tctx->mixing)
+		note_turn(p, tctx, standing, false);
+	charge_fairly(tctx->turn_for, ran);
+	if (standing->is_new)
 		tctx->start_ns -= ran < tctx->start_ns ? ran : tctx->start_ns;
-	request = request_in(&standing);
-	if (request)
+	request = request_in(standing);
+	if (request) {
 		charge_request(request, ran, mono);
-	process = standing.on_loan || policy == APPEASE_POLICY_CAS ? try_process(p) : NULL;
-	if (process && standing.on_loan) {
+		standing->key = request_key(request, mono) + (standing->helps ? HELPER_NS : 0);
+		is_used_up = is_spent(request);
+	}
+	process = standing->on_loan || policy == APPEASE_POLICY_CAS ? try_process(p) : NULL;
+	if (process && standing->on_loan) {
 		process->loan_ran_ns += ran;
 		process->loan_debt_ns += ran;
 		if (process->loan_ran_ns >= loan_ns)
@@ -67,7 +72,7 @@ __noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task
 	} else if (process && request && process->share_of == request->id) {
 		process->share_ns -= ran;
 	}
-	return standing.attended;
+	return is_used_up || standing->on_loan || standing->is_new;
 }
 
 /* Whether the request that @p served last is over. */
@@ -102,14 +107,28 @@ __noinline bool borrows_turn(struct task_struct *p __arg_trusted, struct task_ct
 	return has_loan(process, mono);
 }
 
+/* The lane of the turn that @p had, of @ran after it had waited for @waited; charges for it whom it served. */
+static __always_inline u32 lane_of_turn(struct task_struct *p, struct task_ctx *tctx, u64 mono, u64 ran, u64 waited,
+					struct standing *standing)
+{
+	bool attended = standing->attended, is_stale = charge_attended(p, tctx, mono, ran, standing);
+
+	if (!attended && tctx->lane == APPEASE_LANE_ATTENDED)
+		attended = is_stale = borrows_turn(p, tctx, waited);
+	if (is_stale || policy == APPEASE_POLICY_CAS)
+		judge(p, mono, standing);
+	return attended ? APPEASE_LANE_ATTENDED : plain_lane(p, tctx);
+}
+
 /*
- * Charges @p for the CPU time since it was last looked at: whenever a CPU looks for its next task after it, and when it is
- * queued. There is no ops.stopping(), which would cost each switch a call. So on one CPU a task may have run for long
- * unseen, by turns with another, while nobody else wanted the CPU and nobody was served: what is beyond one turn is
- * counted in its lane, but held against nobody. Without @is_alive, in the lane that it was last known in: its process may
- * be gone.
+ * Charges @p, which is worth @standing at @mono, for the CPU time since it was last looked at: whenever a CPU looks for its next
+ * task after it, and when it is queued. There is no ops.stopping(), which would cost each switch a call. So on one CPU a task may
+ * have run for long unseen, by turns with another, while nobody else wanted the CPU and nobody was served: what is beyond one
+ * turn is counted in its lane, but held against nobody. At @mono 0, in the lane that it was last known in: its process may be
+ * gone. Brings @standing up to date.
  */
-__noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, bool is_alive)
+__noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono,
+		      struct standing *standing __arg_nonnull)
 {
 	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0, waited = 0;
 	u32 lane = tctx->lane;
@@ -123,18 +142,13 @@ __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx
 		ran -= unseen;
 	}
 	tctx->turn_ns += ran;
-	if (lane != APPEASE_LANE_KERNEL && is_alive) {
-		bool was_attended = lane == APPEASE_LANE_ATTENDED;
-
+	if (lane != APPEASE_LANE_KERNEL && mono) {
 		if (tctx->queued_ns) {
 			waited = scx_bpf_now() - tctx->queued_ns;
 			waited = waited > ran ? waited - ran : 0;
 		}
 		/* It may have read in the middle of its turn, or its attention may have ended. */
-		lane = is_armed() && (charge_attended(p, tctx, ran) || (was_attended && borrows_turn(p, tctx, waited))) ?
-			       APPEASE_LANE_ATTENDED :
-			       plain_lane(p, tctx);
-		tctx->lane = lane;
+		tctx->lane = lane = is_armed() ? lane_of_turn(p, tctx, mono, ran, waited, standing) : plain_lane(p, tctx);
 		tctx->queued_ns = 0;
 	}
 	if (nr_limits && tctx->group)

@@ -191,6 +191,15 @@ __noinline u64 first_attended_key(s32 cpu, u32 domain, u32 *first)
 	return 0;
 }
 
+/* Has this CPU run the first task in @queue of @domain that may. */
+static __always_inline bool take_first_attended(u32 domain, u32 queue)
+{
+	if (!scx_bpf_dsq_move_to_local(queue_in(DSQ_ATTENDED, domain, queue % FAIR_QUEUES), 0))
+		return false;
+	fair_clock = fairness_clock(fair_clock, fair_vtimes[queue % FAIR_QUEUES]);
+	return true;
+}
+
 /* Has this CPU run the first of the attended tasks of @domain that may. */
 __noinline bool take_attended(u32 domain)
 {
@@ -203,10 +212,8 @@ __noinline bool take_attended(u32 domain)
 		queue = next_queue(look);
 		if (queue >= FAIR_QUEUES)
 			break;
-		if (scx_bpf_dsq_move_to_local(queue_in(DSQ_ATTENDED, domain, queue), 0)) {
-			fair_clock = fairness_clock(fair_clock, fair_vtimes[queue % FAIR_QUEUES]);
+		if (take_first_attended(domain, queue))
 			return true;
-		}
 		fair_queue_is_empty(queue);
 	}
 	return false;

@@ -120,10 +120,14 @@ __noinline u64 hands_on(struct task_struct *waker __arg_trusted, struct task_ctx
 __noinline int works_for_waker(struct task_ctx *tctx __arg_nonnull)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
-	struct task_ctx *wctx = is_interrupt() ? NULL : try_task_ctx(waker);
+	struct task_ctx *wctx = try_task_ctx(waker);
 
-	tctx->handed_vtime = wctx ? hands_on(waker, wctx, scx_bpf_now()) : 0;
-	if (wctx && tctx->handed_vtime)
+	tctx->handed_vtime = 0;
+	/* Of another lane, or class: nothing is handed on. */
+	if (!wctx || wctx->lane == APPEASE_LANE_ATTENDED || waker->prio < MAX_RT_PRIO || is_interrupt())
+		return 0;
+	tctx->handed_vtime = hands_on(waker, wctx, scx_bpf_now());
+	if (tctx->handed_vtime)
 		tctx->party = wctx->party;
 	return 0;
 }

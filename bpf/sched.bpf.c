@@ -2,7 +2,7 @@
 /*
  * The scheduler: kernel threads, then what somebody waits for, then the rest, which keeps a guaranteed share.
  *
- *	kernel		straight to the CPU's local queue
+ *	kernel		straight to the CPU's local queue; behind realtime and kernel threads, attended tasks pass it for a moment
  *	attended	by customers who share (policy/fairness.h), and of each by unhappiness (policy/unhappiness.h)
  *	other		by parties (policy/party.h), in each by deadlines in virtual time (policy/progress.h)
  *	idle		one queue, by virtual time
@@ -48,14 +48,9 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 		if (tctx && may_not_run(tctx))
 			return cpu;
 
-		if (is_armed()) {
-			u64 mono = bpf_ktime_get_ns();
-
-			end_answered(p, mono);
-			if (tctx)
-				consider_loan(p, tctx, mono);
-		}
 		if (tctx) {
+			if (is_armed())
+				wakes_up(p, tctx, bpf_ktime_get_ns());
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p, tctx);
 			begin_turn(tctx);
 			begins_plain(cpu, tctx);
@@ -74,9 +69,8 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
  */
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
-	if (nr_cpus > 1 || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY || p->policy == SCHED_BATCH_POLICY ||
-	    nr_limits || nr_idle_groups || domain_at(0)->attended || others_may_wait(0) ||
-	    maybe_overdue | maybe_idle | maybe_background || is_armed())
+	if (nr_cpus > 1 || is_armed() || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
+	    p->policy == SCHED_BATCH_POLICY || nr_limits || nr_idle_groups || domain_at(0)->attended || plain_may_wait())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		struct task_struct *curr = bpf_get_current_task_btf();
@@ -103,20 +97,28 @@ static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 	return true;
 }
 
+/* CLOCK_MONOTONIC, if that is needed; else any time: it costs more than the rest of a look. */
+static __always_inline u64 mono_if_armed(void)
+{
+	return is_armed() ? bpf_ktime_get_ns() : 1;
+}
+
 /* Policy cas: @p queues up for its request, so it does not wait for another process's answer. */
-static __always_inline void stands_for(struct task_struct *p, const struct standing *standing, u64 mono)
+__noinline int stands_for(struct task_struct *p __arg_trusted, const struct standing *standing __arg_nonnull, u64 mono)
 {
 	struct appease_request *request = request_in(standing);
 	struct appease_process *process = request ? try_process(p) : NULL;
 
 	if (process)
 		share_goes_on(request, process, mono);
+	return 0;
 }
 
 void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	struct standing standing;
+	struct standing standing = {};
 	struct task_ctx *tctx;
+	u64 mono;
 
 	if (went_on(p, enq_flags))
 		return;
@@ -126,7 +128,10 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_lost(p, enq_flags);
 		return;
 	}
-	charge(p, tctx, true);
+	mono = mono_if_armed();
+	if (is_armed() && tctx->lane != APPEASE_LANE_KERNEL)
+		judge(p, mono, &standing);
+	charge(p, tctx, mono, &standing);
 	if (left_section_first(p, tctx, enq_flags))
 		return;
 	if (enq_flags & SCX_ENQ_REENQ)
@@ -137,7 +142,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS && !(policy == APPEASE_POLICY_STEADY && works_long(p, tctx))) {
 		if (enq_flags & SCX_ENQ_WAKEUP)
 			works_for_waker(tctx);
-		enqueue_kernel(p, tctx, enq_flags);
+		enqueue_kernel(p, tctx, mono, enq_flags);
 		return;
 	}
 	if (may_not_run(tctx)) {
@@ -145,14 +150,14 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (is_armed()) {
-		u64 mono = bpf_ktime_get_ns();
+		bool is_stale = tctx->lane == APPEASE_LANE_KERNEL;
 
 		if (enq_flags & SCX_ENQ_WAKEUP) {
-			end_answered(p, mono);
-			consider_loan(p, tctx, mono);
+			is_stale |= wakes_up(p, tctx, mono) || tctx->start_ns;
 			tctx->start_ns = 0;
 		}
-		judge(p, mono, &standing);
+		if (is_stale)
+			judge(p, mono, &standing);
 		note_spent(tctx, &standing);
 		if (policy == APPEASE_POLICY_CAS)
 			stands_for(p, &standing, mono);
@@ -285,7 +290,7 @@ __noinline int move_lifted(void)
  * @p ends: its process takes over its debt, or its parent that of a process. ops.exit_task() may be long after the
  * parent's next child.
  */
-static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tctx)
+__noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
 {
 	struct task_struct *next = p->pid == p->tgid ? p->real_parent : p->group_leader;
 	u32 next_pid = next->pid;
@@ -294,23 +299,24 @@ static __always_inline void bequeath(struct task_struct *p, struct task_ctx *tct
 	u64 most;
 
 	if (!heir)
-		return;
+		return 0;
 	if (policy == APPEASE_POLICY_CAS && p->pid == p->tgid)
 		return_share(p);
 	party = try_party(tctx->party);
 	if (!party)
-		return;
+		return 0;
 	most = vtime_for(p, slice_ns);
 	/* The first process adopts orphans, and does not wait for their work. */
 	if (heir->party != tctx->party || next_pid == 1) {
 		owe(party, progress_leaves(tctx->vtime, party->clock, party->clock));
 		tctx->handed_vtime = 0;
 		tctx->vtime = progress_start(tctx->vtime, party->clock, most);
-		return;
+		return 0;
 	}
 	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, party->clock, most);
 	/* It may sleep once more on its way out. */
 	tctx->vtime = progress_start(tctx->vtime, party->clock, most);
+	return 0;
 }
 
 /*
@@ -331,7 +337,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	bool prev_runnable = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
-	u64 now = scx_bpf_now(), key;
+	u64 now = scx_bpf_now(), mono = mono_if_armed(), key;
 	bool runs_other, pauses = false;
 	u32 first = 0, domain = domain_of(cpu);
 
@@ -343,8 +349,11 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (prev)
 		tctx = try_task_ctx(prev);
-	if (tctx)
-		charge(prev, tctx, true);
+	if (tctx) {
+		if (is_armed() && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
+			judge(prev, mono, &standing);
+		charge(prev, tctx, mono, &standing);
+	}
 	cctx->looked_ns = now;
 	cctx->turn = 0;
 	cctx->is_timed = 0;
@@ -362,20 +371,20 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		/* It is queued with its cgroup, even if no other task waits (SCX_OPS_ENQ_LAST). */
 		prev_runnable = false;
 		tctx = NULL;
-	} else if (is_armed()) {
-		u64 mono = bpf_ktime_get_ns();
-
-		judge(prev, mono, &standing);
 	}
+	/* Of who went to sleep, the standing was asked for the charge alone. */
+	if (!prev_runnable)
+		standing.attended = false;
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, domain, now, runs_other);
 	move_lifted();
 
 	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
 					     first_attended_key(cpu, domain, &first);
-	/* The verifier does not know that nobody has no standing. */
-	if (!prev)
-		standing.attended = false;
+	if (take_kernel(cpu, cctx, key || standing.attended, now)) {
+		note_plain(cpu, cctx, false);
+		return;
+	}
 	if (key || standing.attended) {
 		if (!is_modest(first) && take_due(cpu, cctx, now, runs_other)) {
 			cctx->turn = 1;
@@ -397,7 +406,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		}
 	}
 	/* Also when its first may not run here: others behind it may. */
-	if (take_attended(attended_domain_of(cpu)) || (nr_domains > 1 && !standing.attended && take_attended_elsewhere(domain))) {
+	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
+	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(domain))) {
 		note_plain(cpu, cctx, false);
 		return;
 	}
@@ -551,6 +561,7 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 	__sync_fetch_and_add(&domain_at(domain_of(cpu))->nr_online, -1);
 	bpf_for(i, 0, nr_domains)
 		release_domain(i, cpu);
+	release_stranded(queue_of_kernel(cpu), cpu);
 	release_stranded(DSQ_BACKGROUND, cpu);
 	leaving_cpu = cpu;
 }
@@ -617,8 +628,10 @@ void BPF_STRUCT_OPS(appease_disable, struct task_struct *p)
 {
 	struct task_ctx *tctx = try_task_ctx(p);
 
+	struct standing standing = {};
+
 	if (tctx)
-		charge(p, tctx, false);
+		charge(p, tctx, 0, &standing);
 }
 
 void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
@@ -694,6 +707,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 
 	bpf_for(i, 0, nr_domains)
 		err |= create_queues(i);
+	bpf_for(i, 0, nr_cpus)
+		err |= create_queue(queue_of_kernel(i));
 	if (err || (err = create_queue(DSQ_BACKGROUND)))
 		return err;
 	init_domains();

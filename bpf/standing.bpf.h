@@ -156,33 +156,6 @@ __noinline int judge(struct task_struct *p __arg_trusted, u64 mono, struct stand
 	return 0;
 }
 
-/*
- * @p wakes up: a request that it has answered is over, for what wakes it is something else. Before it may be lent a turn for
- * that. Of several threads, the one that read it: what the others do after the answer, a database's writing for one, is often
- * in the way of the next request, which cannot fetch them from the other lane's queue.
- */
-__noinline int end_answered(struct task_struct *p __arg_trusted, u64 mono)
-{
-	struct appease_request *request = NULL;
-	struct appease_process *process;
-	struct appease_thread *thread;
-
-	if (policy == APPEASE_POLICY_RSIO)
-		return 0;
-	if (has_threads(p)) {
-		thread = bpf_task_storage_get(&threads, p, 0, 0);
-		if (thread)
-			request = try_unexpired(&thread->attention, mono);
-	} else {
-		process = try_process(p);
-		if (process)
-			request = try_unexpired(&process->attention, mono);
-	}
-	if (request)
-		ends_at_wakeup(request, mono);
-	return 0;
-}
-
 /* Whether @process served somebody until a short while ago, and has not spent its budget on it. */
 static __always_inline bool is_retained(const struct appease_process *process, u64 mono)
 {
@@ -214,7 +187,7 @@ static __always_inline void note_habits(const struct task_struct *p, struct task
 
 /*
  * Who pays for the turn of a task with @standing: the customer whose request it has read since the last look, for a busy server's process
- * need not sleep between two requests; or who woke it up, if it @wakes_up. For a turn of who serves several at once nobody pays: it
+ * need not sleep between two requests; or who woke it up, if this @is_wakeup. For a turn of who serves several at once nobody pays: it
  * would make all of them wait for that one's turn.
  *
  * Of workers that wait for the next connection together, one woken by one customer's may come upon another's: those were woken before,
@@ -222,68 +195,99 @@ static __always_inline void note_habits(const struct task_struct *p, struct task
  * that another one of its process gives something to do: that one reads only next, and for whom.
  */
 __noinline int note_turn(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull,
-			 const struct standing *standing __arg_nonnull, bool wakes_up)
+			 const struct standing *standing __arg_nonnull, bool is_wakeup)
 {
-	const struct appease_request *request = request_in(standing);
-	u64 id = request ? request->id : 0;
+	const struct appease_request *request;
+	u64 id;
 
-	if (request && id != tctx->turn_request && !wakes_up)
+	/* Nobody shares with another: on most machines, always. */
+	if (armed.nr_active <= 1 || policy != APPEASE_POLICY_APPEASE) {
+		tctx->turn_for = tctx->mistaken = tctx->mixing = 0;
+		tctx->turn_request = standing->request_id;
+		return 0;
+	}
+	request = request_in(standing);
+	id = request ? request->id : 0;
+	if (request && id != tctx->turn_request && !is_wakeup)
 		note_habits(p, tctx, request);
-	if (wakes_up && tctx->customer)
+	if (is_wakeup && tctx->customer)
 		tctx->turn_for = tctx->mistaken && (!id || id != tctx->woken_for) ? 0 : if_shares(tctx->customer);
-	else if (request && (wakes_up || id != tctx->turn_request))
+	else if (request && (is_wakeup || id != tctx->turn_request))
 		tctx->turn_for = if_shares(request->customer);
-	else if (wakes_up)
+	else if (is_wakeup)
 		tctx->turn_for = 0;
-	if (tctx->mixing || (wakes_up && standing->is_free))
+	if (tctx->mixing || (is_wakeup && standing->is_free))
 		tctx->turn_for = 0;
 	tctx->turn_request = id;
 	return 0;
 }
 
 /*
- * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
- * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago.
+ * @p, of @process, wakes up: a request that it has answered is over, for what wakes it is something else. Of several threads, the
+ * one that read it: what the others do after the answer, a database's writing for one, is often in the way of the next request,
+ * which cannot fetch them from the other lane's queue.
  */
-__noinline int consider_loan(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono)
+static __always_inline bool end_answered(struct task_struct *p, const struct appease_process *process, u64 mono)
+{
+	struct appease_request *request = NULL;
+	struct appease_thread *thread;
+
+	if (has_threads(p)) {
+		thread = bpf_task_storage_get(&threads, p, 0, 0);
+		if (thread)
+			request = try_unexpired(&thread->attention, mono);
+	} else if (process) {
+		request = try_unexpired(&process->attention, mono);
+	}
+	return request && ends_at_wakeup(request, mono);
+}
+
+/*
+ * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
+ * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago. True: it did.
+ */
+static __always_inline bool consider_loan(struct task_struct *leader, struct appease_process *process, struct task_ctx *tctx, u64 mono)
 {
 	struct handing *handing = this_handing();
-	struct appease_process *process;
-	struct task_struct *leader;
 	u32 weight = POLICY_WEIGHT_DEFAULT;
 	u64 opened_ns = mono;
+	bool is_given = false;
 
-	tctx->customer = tctx->woken_for = 0;
-	if (policy == APPEASE_POLICY_RSIO || !handing)
-		return 0;
-	leader = p->group_leader;
-	process = bpf_task_storage_get(&processes, leader, 0, 0);
-	if (handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
+	if (handing && handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
 		tctx->customer = handing->customer;
 		tctx->woken_for = handing->request_id;
+		if (!process && (handing->request_id || handing->is_new)) {
+			process = bpf_task_storage_get(&processes, leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+			if (!process)
+				count(APPEASE_CNT_STORAGE_FAILED);
+		}
 		if (handing->request_id) {
 			opened_ns = handing->opened_ns;
 			weight = handing->weight;
-			if (!process)
-				process = bpf_task_storage_get(&processes, leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-			if (!process) {
-				count(APPEASE_CNT_STORAGE_FAILED);
-				return 0;
-			}
-			goto grant;
 		}
-		if (handing->is_new && !process)
-			process = bpf_task_storage_get(&processes, leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
-		if (process && (handing->is_new || process->channel_read_ns))
-			goto grant;
+		is_given = handing->request_id || handing->is_new || (process && process->channel_read_ns);
 	}
-	if (!process || !is_retained(process, mono))
-		return 0;
-grant:
-	if (process->attention.request_id && try_lookup_request(&process->attention, mono))
-		return 0;
+	if (!process || (!is_given && !is_retained(process, mono)) ||
+	    (process->attention.request_id && try_lookup_request(&process->attention, mono)))
+		return false;
 	lend(process, opened_ns, weight, mono);
-	return 0;
+	return true;
+}
+
+/* @p wakes up: what it has answered is over, before it may be lent a turn. True: it is to be judged anew. */
+__noinline bool wakes_up(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono)
+{
+	struct appease_process *process;
+	struct task_struct *leader;
+	bool has_ended;
+
+	tctx->customer = tctx->woken_for = 0;
+	if (policy == APPEASE_POLICY_RSIO)
+		return false;
+	leader = p->group_leader;
+	process = bpf_task_storage_get(&processes, leader, 0, 0);
+	has_ended = end_answered(p, process, mono);
+	return consider_loan(leader, process, tctx, mono) || has_ended;
 }
 
 #endif

@@ -28,6 +28,8 @@
 #define DSQ_OVERDUE DSQ_KIND(4)
 /* The machine has one. */
 #define DSQ_BACKGROUND DSQ_KIND(5)
+/* Each CPU has one. */
+#define DSQ_KERNEL DSQ_KIND(6)
 
 /*
  * A task that a limit kept from running for so long runs nevertheless, ns. The kernel ejects a
@@ -133,6 +135,9 @@ struct cpu_ctx {
 	u32 bit;	/* its number in its domain */
 	u32 has_bit;	/* it has one: domains have room for so many */
 	u32 is_plain;	/* its bit in plain_cpus of the domain */
+	u64 kernel_since_ns;	/* since when kernel threads wait for it in their queue */
+	u32 kernel_waiting;	/* so many, at most */
+	u32 pad;
 };
 
 struct {
@@ -178,6 +183,17 @@ static bool gives_way;
 static __always_inline bool may_hold(const bool *maybe)
 {
 	return nr_cpus > 1 || *maybe;
+}
+
+static __always_inline u64 queue_of_kernel(s32 cpu)
+{
+	return DSQ_KERNEL + (nr_cpus > 1 ? cpu : 0);
+}
+
+/* On one CPU: whether a task may wait in a queue of which nobody waits for any. */
+static __always_inline bool plain_may_wait(void)
+{
+	return others_may_wait(0) || maybe_overdue | maybe_idle | maybe_background;
 }
 
 static __always_inline void count_sched(u32 which)

@@ -9,8 +9,8 @@ use crate::machines::{Form, Machines, Spec, spread, value};
 const TYPING_P50_RATIO: f64 = 1.1;
 const TYPING_P90_RATIO: f64 = 1.2;
 const TYPING_MAX_RATIO: f64 = 1.3;
-/// Typing without load, against EEVDF: what watching costs.
-const TYPING_UNLOADED_TO_EEVDF_RATIO: f64 = 1.2;
+/// Typing without load, against EEVDF: what watching costs. Measured 1.076; the promise is 1.05.
+const TYPING_UNLOADED_TO_EEVDF_RATIO: f64 = 1.1;
 /// A command under load against the same without.
 const COMMAND_RATIO: f64 = 1.1;
 /// How many times longer the command takes under EEVDF at 16 hogs, at least: else the load is no load.
