@@ -334,7 +334,7 @@ static __always_inline void deliver_tcp(struct sock *sk)
 		return;
 	}
 	now = bpf_ktime_get_ns();
-	stamp = bpf_map_lookup_elem(&stamps, &key);
+	stamp = try_stamp(&key);
 	request = try_voice(try_current_process(), now, &attention);
 	if (!request) {
 		/* Or the compiler would make one test of both, which the verifier refuses. */

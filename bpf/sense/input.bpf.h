@@ -23,16 +23,17 @@ int appease_evdev_event_end(void *ctx)
 	return 0;
 }
 
-static __always_inline u32 file_device(u64 file)
+/* The device of the file that a read function has as its first argument. */
+static __always_inline u32 file_device(u64 *ctx)
 {
-	return BPF_CORE_READ((struct file *)file, f_inode, i_rdev);
+	return ((struct file *)ctx[0])->f_inode->i_rdev;
 }
 
 SEC("fexit/evdev_read")
-int appease_evdev_read(void *ctx)
+int appease_evdev_read(u64 *ctx)
 {
 	if (returned(ctx) > 0)
-		device_hit(APPEASE_CHANNEL_EVDEV, file_device(argument(ctx, 0)), APPEASE_READ);
+		device_hit(APPEASE_CHANNEL_EVDEV, file_device(ctx), APPEASE_READ);
 	return 0;
 }
 
@@ -51,10 +52,10 @@ int appease_mouse_event_end(void *ctx)
 }
 
 SEC("fexit/mousedev_read")
-int appease_mouse_read(void *ctx)
+int appease_mouse_read(u64 *ctx)
 {
 	if (returned(ctx) > 0)
-		device_hit(APPEASE_CHANNEL_MOUSE, file_device(argument(ctx, 0)), APPEASE_READ);
+		device_hit(APPEASE_CHANNEL_MOUSE, file_device(ctx), APPEASE_READ);
 	return 0;
 }
 
@@ -73,10 +74,10 @@ int appease_joystick_event_end(void *ctx)
 }
 
 SEC("fexit/joydev_read")
-int appease_joystick_read(void *ctx)
+int appease_joystick_read(u64 *ctx)
 {
 	if (returned(ctx) > 0)
-		device_hit(APPEASE_CHANNEL_JOYSTICK, file_device(argument(ctx, 0)), APPEASE_READ);
+		device_hit(APPEASE_CHANNEL_JOYSTICK, file_device(ctx), APPEASE_READ);
 	return 0;
 }
 
@@ -95,10 +96,10 @@ int appease_hidraw_event_end(void *ctx)
 }
 
 SEC("fexit/hidraw_read")
-int appease_hidraw_read(void *ctx)
+int appease_hidraw_read(u64 *ctx)
 {
 	if (returned(ctx) > 0)
-		device_hit(APPEASE_CHANNEL_HIDRAW, file_device(argument(ctx, 0)), APPEASE_READ);
+		device_hit(APPEASE_CHANNEL_HIDRAW, file_device(ctx), APPEASE_READ);
 	return 0;
 }
 

@@ -7,14 +7,12 @@
 
 #include "../stamps.bpf.h"
 
-static __always_inline struct stamp_key pipe_key(void *ctx)
+static __always_inline struct stamp_key pipe_key(u64 *ctx)
 {
-	struct kiocb *iocb = (struct kiocb *)argument(ctx, 0);
-
-	return object_key(BPF_CORE_READ(iocb, ki_filp, private_data), APPEASE_OBJECT_PIPE);
+	return object_key(((struct kiocb *)ctx[0])->ki_filp->private_data, APPEASE_OBJECT_PIPE);
 }
 
-static __noinline void note_pipe_write(void *ctx)
+static __noinline void note_pipe_write(u64 *ctx)
 {
 	struct stamp_key key = pipe_key(ctx);
 
@@ -23,14 +21,14 @@ static __noinline void note_pipe_write(void *ctx)
 
 /* What goes on is apart, so that a hook saves no registers while nobody is served. */
 SEC("fentry/anon_pipe_write")
-int appease_pipe_write(void *ctx)
+int appease_pipe_write(u64 *ctx)
 {
 	if (is_armed())
 		note_pipe_write(ctx);
 	return 0;
 }
 
-static __noinline void note_pipe_read(void *ctx)
+static __noinline void note_pipe_read(u64 *ctx)
 {
 	struct stamp_key key;
 
@@ -41,7 +39,7 @@ static __noinline void note_pipe_read(void *ctx)
 }
 
 SEC("fexit/anon_pipe_read")
-int appease_pipe_read(void *ctx)
+int appease_pipe_read(u64 *ctx)
 {
 	if (is_armed())
 		note_pipe_read(ctx);
@@ -97,39 +95,38 @@ int appease_pipe_free(void *ctx)
 }
 
 SEC("fentry/eventfd_write")
-int appease_eventfd_write(void *ctx)
+int appease_eventfd_write(u64 *ctx)
 {
 	struct stamp_key key;
 
 	if (!is_armed())
 		return 0;
-	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 0), private_data), APPEASE_OBJECT_EVENTFD);
+	key = object_key(((struct file *)ctx[0])->private_data, APPEASE_OBJECT_EVENTFD);
 	note_write(&key, APPEASE_OBJECT_EVENTFD);
 	return 0;
 }
 
 /* The next counter at this address may have something to read from the start. */
 SEC("fentry/eventfd_release")
-int appease_eventfd_release(void *ctx)
+int appease_eventfd_release(u64 *ctx)
 {
 	struct stamp_key key;
 
 	if (!is_armed())
 		return 0;
-	key = object_key(BPF_CORE_READ((struct file *)argument(ctx, 1), private_data), APPEASE_OBJECT_EVENTFD);
+	key = object_key(((struct file *)ctx[1])->private_data, APPEASE_OBJECT_EVENTFD);
 	forget_object(&key);
 	return 0;
 }
 
 SEC("fexit/eventfd_read")
-int appease_eventfd_read(void *ctx)
+int appease_eventfd_read(u64 *ctx)
 {
 	struct stamp_key key;
 
 	if (!is_armed() || returned(ctx) <= 0)
 		return 0;
-	key = object_key(BPF_CORE_READ((struct kiocb *)argument(ctx, 0), ki_filp, private_data),
-			 APPEASE_OBJECT_EVENTFD);
+	key = object_key(((struct kiocb *)ctx[0])->ki_filp->private_data, APPEASE_OBJECT_EVENTFD);
 	note_read(&key);
 	return 0;
 }

@@ -81,15 +81,15 @@ int appease_cursor2(void *ctx)
 
 /* Consoles and serial lines. What the kernel echoes by itself comes before anybody reads. */
 
-static __noinline int answer_line(void *ctx)
+static __noinline int answer_line(u64 *ctx)
 {
-	struct line line = { .object = tty_device((struct tty_struct *)argument(ctx, 0)) };
+	struct line line = { .object = tty_device((struct tty_struct *)ctx[0]) };
 
 	return respond_by(&line);
 }
 
 SEC("fentry/con_write")
-int appease_console_write(void *ctx)
+int appease_console_write(u64 *ctx)
 {
 	if (is_armed())
 		answer_line(ctx);
@@ -97,7 +97,7 @@ int appease_console_write(void *ctx)
 }
 
 SEC("fentry/uart_write")
-int appease_serial_write(void *ctx)
+int appease_serial_write(u64 *ctx)
 {
 	if (is_armed())
 		answer_line(ctx);

@@ -40,11 +40,11 @@ int appease_socket_deliver(u64 *ctx)
 	return 0;
 }
 
-static __noinline void socket_receive(struct sock *sk, s32 length, u32 flags)
+static __noinline void socket_receive(struct sock *sk, u32 flags)
 {
 	u16 family;
 
-	if (length <= 0 || flags & (MSG_PEEK | MSG_ERRQUEUE))
+	if (flags & (MSG_PEEK | MSG_ERRQUEUE))
 		return;
 	family = sk->__sk_common.skc_family;
 	if (family == AF_UNIX)
@@ -59,8 +59,9 @@ int appease_socket_receive(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 
-	if (may_matter(sk))
-		socket_receive(sk, ctx[1], ctx[2]);
+	/* Who reads all that is there is told so at the end, each time. */
+	if ((s32)ctx[1] > 0 && may_matter(sk))
+		socket_receive(sk, ctx[2]);
 	return 0;
 }
 

@@ -14,34 +14,29 @@
 #define BSD_PTY_MAJOR_FIRST 2
 #define BSD_PTY_MAJOR_LAST 3
 
-static __always_inline bool is_pty(struct tty_struct *tty)
+static __always_inline bool is_pty(const struct tty_struct *tty)
 {
-	s32 major = BPF_CORE_READ(tty, driver, major);
+	s32 major = tty->driver->major;
 
 	/* Not by the driver's type: its numbers changed when it became an enum (6.14). */
 	return (major >= PTY_MAJOR_FIRST && major <= PTY_MAJOR_LAST) ||
 	       (major >= BSD_PTY_MAJOR_FIRST && major <= BSD_PTY_MAJOR_LAST);
 }
 
-static __always_inline u32 tty_device(struct tty_struct *tty)
+static __always_inline u32 tty_device(const struct tty_struct *tty)
 {
-	u32 major = BPF_CORE_READ(tty, driver, major), minor = BPF_CORE_READ(tty, driver, minor_start);
-
-	return major << MINOR_BITS | (minor + BPF_CORE_READ(tty, index));
+	return (u32)tty->driver->major << MINOR_BITS | (u32)(tty->driver->minor_start + tty->index);
 }
 
 /* Once for each read of a user's; the line discipline below is asked for 64 bytes at a time. */
 SEC("fexit/tty_read")
-int appease_tty_read(void *ctx)
+int appease_tty_read(u64 *ctx)
 {
-	struct file *file = BPF_CORE_READ((struct kiocb *)argument(ctx, 0), ki_filp);
-	struct tty_file_private *private;
-	struct tty_struct *tty;
+	const struct tty_struct *tty;
 
 	if (returned(ctx) <= 0)
 		return 0;
-	private = BPF_CORE_READ(file, private_data);
-	tty = BPF_CORE_READ(private, tty);
+	tty = readable(((struct kiocb *)ctx[0])->ki_filp->private_data, struct tty_file_private)->tty;
 	if (is_pty(tty)) {
 		struct stamp_key key = object_key(tty, APPEASE_OBJECT_PTY);
 
@@ -54,22 +49,22 @@ int appease_tty_read(void *ctx)
 }
 
 SEC("fentry/pty_write")
-int appease_pty_write(void *ctx)
+int appease_pty_write(u64 *ctx)
 {
 	struct stamp_key key;
 
 	if (!is_armed())
 		return 0;
-	key = object_key(BPF_CORE_READ((struct tty_struct *)argument(ctx, 0), link), APPEASE_OBJECT_PTY);
+	key = object_key(((struct tty_struct *)ctx[0])->link, APPEASE_OBJECT_PTY);
 	note_write(&key, APPEASE_OBJECT_PTY);
 	return 0;
 }
 
 /* What was written to a pty reaches its reader through a kernel worker: follow the object, not the current task. */
 SEC("fentry/n_tty_receive_buf2")
-int appease_tty_deliver(void *ctx)
+int appease_tty_deliver(u64 *ctx)
 {
-	struct tty_struct *tty = (struct tty_struct *)argument(ctx, 0);
+	const struct tty_struct *tty = (struct tty_struct *)ctx[0];
 	struct appease_attention *stamp;
 	struct appease_request *request;
 	struct stamp_key key;
@@ -82,7 +77,7 @@ int appease_tty_deliver(void *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key(tty, APPEASE_OBJECT_PTY);
-	stamp = bpf_map_lookup_elem(&stamps, &key);
+	stamp = try_stamp(&key);
 	if (!stamp)
 		return 0;
 	now = bpf_ktime_get_ns();
