@@ -452,10 +452,10 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 	bool fits = cctx && goes_first(tctx, cctx), background = is_background(p);
 	bool is_long = !background && works_long(p, tctx);
 	struct standing standing;
-	u64 key = mono;
+	u64 key, at_ns;
 
 	tctx->lane = APPEASE_LANE_KERNEL;
-	if (is_armed() && !background && enq_flags & SCX_ENQ_WAKEUP) {
+	if (mono && !background && enq_flags & SCX_ENQ_WAKEUP) {
 		if (carries_on(mono, &standing)) {
 			/* It works for a moment, so it goes before other attended tasks that wait. */
 			if (insert_next(p, slice_ns, scx_bpf_now(), enq_flags))
@@ -468,11 +468,12 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 		enqueue_first(p, cctx, enq_flags);
 		return 0;
 	}
+	key = at_ns = mono ? mono : bpf_ktime_get_ns();
 	if (enq_flags & SCX_ENQ_WAKEUP)
-		tctx->asked_ns = mono;
+		tctx->asked_ns = at_ns;
 	if (fits && is_long)
 		key = key_of_long(tctx);
-	if (background && is_armed()) {
+	if (background && mono) {
 		u64 now = scx_bpf_now();
 
 		judge(p, mono, &standing);
@@ -486,7 +487,7 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 			return 0;
 		}
 	}
-	enqueue_by_key(p, tctx, key_in_queue(key, mono), slice_ns, mono, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
+	enqueue_by_key(p, tctx, key_in_queue(key, at_ns), slice_ns, at_ns, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
 	return 0;
 }
 

@@ -124,11 +124,11 @@ static __always_inline u32 lane_of_turn(struct task_struct *p, struct task_ctx *
  * Charges @p, which is worth @standing at @mono, for the CPU time since it was last looked at: whenever a CPU looks for its next
  * task after it, and when it is queued. There is no ops.stopping(), which would cost each switch a call. So on one CPU a task may
  * have run for long unseen, by turns with another, while nobody else wanted the CPU and nobody was served: what is beyond one
- * turn is counted in its lane, but held against nobody. At @mono 0, in the lane that it was last known in: its process may be
- * gone. Brings @standing up to date.
+ * turn is counted in its lane, but held against nobody. At @mono 0 nobody is served. Without @is_alive, in the lane that it was
+ * last known in: its process may be gone. Brings @standing up to date.
  */
 __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono,
-		      struct standing *standing __arg_nonnull)
+		      struct standing *standing __arg_nonnull, bool is_alive)
 {
 	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0, waited = 0;
 	u32 lane = tctx->lane;
@@ -142,13 +142,13 @@ __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx
 		ran -= unseen;
 	}
 	tctx->turn_ns += ran;
-	if (lane != APPEASE_LANE_KERNEL && mono) {
+	if (lane != APPEASE_LANE_KERNEL && is_alive) {
 		if (tctx->queued_ns) {
 			waited = scx_bpf_now() - tctx->queued_ns;
 			waited = waited > ran ? waited - ran : 0;
 		}
 		/* It may have read in the middle of its turn, or its attention may have ended. */
-		tctx->lane = lane = is_armed() ? lane_of_turn(p, tctx, mono, ran, waited, standing) : plain_lane(p, tctx);
+		tctx->lane = lane = mono ? lane_of_turn(p, tctx, mono, ran, waited, standing) : plain_lane(p, tctx);
 		tctx->queued_ns = 0;
 	}
 	if (nr_limits && tctx->group)

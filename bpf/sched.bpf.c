@@ -97,10 +97,10 @@ static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 	return true;
 }
 
-/* CLOCK_MONOTONIC, if that is needed; else any time: it costs more than the rest of a look. */
+/* CLOCK_MONOTONIC. 0: nobody is served, so nobody asks for it. */
 static __always_inline u64 mono_if_armed(void)
 {
-	return is_armed() ? bpf_ktime_get_ns() : 1;
+	return is_armed() ? bpf_ktime_get_ns() : 0;
 }
 
 /* Policy cas: @p queues up for its request, so it does not wait for another process's answer. */
@@ -129,9 +129,9 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	mono = mono_if_armed();
-	if (is_armed() && tctx->lane != APPEASE_LANE_KERNEL)
+	if (mono && tctx->lane != APPEASE_LANE_KERNEL)
 		judge(p, mono, &standing);
-	charge(p, tctx, mono, &standing);
+	charge(p, tctx, mono, &standing, true);
 	if (left_section_first(p, tctx, enq_flags))
 		return;
 	if (enq_flags & SCX_ENQ_REENQ)
@@ -149,7 +149,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_limited(p, tctx, scx_bpf_now(), enq_flags);
 		return;
 	}
-	if (is_armed()) {
+	if (mono) {
 		bool is_stale = tctx->lane == APPEASE_LANE_KERNEL;
 
 		if (enq_flags & SCX_ENQ_WAKEUP) {
@@ -350,9 +350,9 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev)
 		tctx = try_task_ctx(prev);
 	if (tctx) {
-		if (is_armed() && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
+		if (mono && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
 			judge(prev, mono, &standing);
-		charge(prev, tctx, mono, &standing);
+		charge(prev, tctx, mono, &standing, true);
 	}
 	cctx->looked_ns = now;
 	cctx->turn = 0;
@@ -381,6 +381,9 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 
 	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
 					     first_attended_key(cpu, domain, &first);
+	/* The verifier does not know that nobody has no standing. */
+	if (!prev)
+		standing.attended = false;
 	if (take_kernel(cpu, cctx, key || standing.attended, now)) {
 		note_plain(cpu, cctx, false);
 		return;
@@ -528,6 +531,16 @@ __noinline int release_stranded(u64 dsq, s32 cpu)
 	return 0;
 }
 
+/* No other CPU takes from the queue of @cpu's kernel threads. */
+__noinline int release_kernel(s32 cpu)
+{
+	struct task_struct *p;
+
+	bpf_for_each(scx_dsq, p, queue_of_kernel(cpu), 0)
+		scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_GLOBAL, 0);
+	return 0;
+}
+
 /* All that wait in a domain. */
 __noinline int release_domain(u32 index, s32 cpu)
 {
@@ -561,7 +574,7 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 	__sync_fetch_and_add(&domain_at(domain_of(cpu))->nr_online, -1);
 	bpf_for(i, 0, nr_domains)
 		release_domain(i, cpu);
-	release_stranded(queue_of_kernel(cpu), cpu);
+	release_kernel(cpu);
 	release_stranded(DSQ_BACKGROUND, cpu);
 	leaving_cpu = cpu;
 }
@@ -631,7 +644,7 @@ void BPF_STRUCT_OPS(appease_disable, struct task_struct *p)
 	struct standing standing = {};
 
 	if (tctx)
-		charge(p, tctx, 0, &standing);
+		charge(p, tctx, 0, &standing, false);
 }
 
 void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
