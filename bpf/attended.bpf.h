@@ -35,7 +35,7 @@ static __always_inline u64 key_of_long(const struct task_ctx *tctx)
 }
 
 /*
- * Whether @p is a kernel thread that goes first on the CPU of @cctx: it works for a moment, and such work does not take up the
+ * Whether the kernel thread of @tctx goes first on the CPU of @cctx: it works for a moment, and such work does not take up the
  * CPU. Where it does, a wake-up would never leave the local queue empty, and nobody else would ever be dispatched.
  */
 static __always_inline bool goes_first(const struct task_ctx *tctx, const struct cpu_ctx *cctx)
@@ -51,7 +51,7 @@ static __always_inline bool goes_first(const struct task_ctx *tctx, const struct
 
 /*
  * Queues the kernel thread @p before everything else on its CPU, that of @cctx; one that runs there, and goes first too, is not
- * displaced. While somebody is served it waits for such a one in a queue of the CPU's, which attended tasks may pass.
+ * displaced. While somebody is served it waits for that one in a queue of the CPU's, which attended tasks may pass.
  */
 static __always_inline void enqueue_first(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
@@ -76,7 +76,7 @@ static __always_inline bool is_kernel_due(const struct cpu_ctx *cctx, u64 now)
 }
 
 /*
- * Takes a kernel thread that waits for @cpu, that of @cctx. If somebody who is @attended wants it, too, only one that let others
+ * Takes a kernel thread that waits for @cpu, that of @cctx. If an @attended task wants the CPU, too, only one that let others
  * pass for long enough.
  */
 static __always_inline bool take_kernel(s32 cpu, struct cpu_ctx *cctx, bool attended, u64 now)
@@ -241,11 +241,10 @@ __noinline s32 lesser_cpu_of(u32 index, struct task_struct *p __arg_trusted, u32
 __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 key, u64 mono)
 {
 	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id(), found;
+	const struct cpumask *allowed = p->cpus_ptr;
 	u32 home = domain_of(cpu), i;
-	const struct cpumask *allowed;
 	enum worth worth;
 
-	allowed = p->cpus_ptr;
 	if (here != cpu && bpf_cpumask_test_cpu(here, allowed) && worth_of(here, queue, key, mono) == WORTH_NOTHING)
 		return here;
 	worth = worth_of(cpu, queue, key, mono);

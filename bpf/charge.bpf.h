@@ -38,11 +38,11 @@ static __always_inline void begin_turn(struct task_ctx *tctx)
 }
 
 /*
- * Charges the request that @p serves by @standing, or the loan or the start that it runs on, and brings @standing up to what is
- * left of them.
+ * Charges the request that @p serves by @standing, or the loan or the start that it runs on. True: that may be used up now, so
+ * @p is to be judged anew.
  */
-__noinline int charge_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono, u64 ran,
-			       struct standing *standing __arg_nonnull)
+__noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono, u64 ran,
+				struct standing *standing __arg_nonnull)
 {
 	struct appease_process *process;
 	struct appease_request *request;
@@ -50,7 +50,7 @@ __noinline int charge_attended(struct task_struct *p __arg_trusted, struct task_
 
 	note_spent(tctx, standing);
 	if (!standing->attended)
-		return 0;
+		return false;
 	/* The same request as at the last look changes nothing. */
 	if (standing->request_id != tctx->turn_request || tctx->mixing)
 		note_turn(p, tctx, standing, false);
@@ -107,7 +107,7 @@ __noinline bool borrows_turn(struct task_struct *p __arg_trusted, struct task_ct
 	return has_loan(process, mono);
 }
 
-/* The lane of the turn that @p had, of @ran after it had waited for @waited; charges for it whom it served. */
+/* The lane of the turn that @p had, of @ran after it had waited for @waited. Charges the turn to the request that it served. */
 static __always_inline u32 lane_of_turn(struct task_struct *p, struct task_ctx *tctx, u64 mono, u64 ran, u64 waited,
 					struct standing *standing)
 {

@@ -337,7 +337,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	bool prev_runnable = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 	struct task_ctx *tctx = NULL;
 	struct standing standing = {};
-	u64 now = scx_bpf_now(), mono = mono_if_armed(), key;
+	u64 now = scx_bpf_now(), mono, key;
 	bool runs_other, pauses = false;
 	u32 first = 0, domain = domain_of(cpu);
 
@@ -350,6 +350,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev)
 		tctx = try_task_ctx(prev);
 	if (tctx) {
+		mono = mono_if_armed();
 		if (mono && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
 			judge(prev, mono, &standing);
 		charge(prev, tctx, mono, &standing, true);
@@ -372,7 +373,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		prev_runnable = false;
 		tctx = NULL;
 	}
-	/* Of who went to sleep, the standing was asked for the charge alone. */
+	/* The standing of a task that goes to sleep was asked for the charge alone. */
 	if (!prev_runnable)
 		standing.attended = false;
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
@@ -640,7 +641,6 @@ void BPF_STRUCT_OPS(appease_cgroup_move, struct task_struct *p, struct cgroup *f
 void BPF_STRUCT_OPS(appease_disable, struct task_struct *p)
 {
 	struct task_ctx *tctx = try_task_ctx(p);
-
 	struct standing standing = {};
 
 	if (tctx)

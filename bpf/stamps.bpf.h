@@ -111,8 +111,6 @@ static __always_inline struct appease_request *try_answerable(const struct appea
 	return request && request->served_ns < budget_ns ? request : NULL;
 }
 
-/* Writers */
-
 /* The stamp on @key, or NULL: it has none. */
 static __always_inline struct appease_attention *try_stamp(const struct stamp_key *key)
 {
@@ -121,9 +119,11 @@ static __always_inline struct appease_attention *try_stamp(const struct stamp_ke
 	return stamp && stamp->request_id ? stamp : NULL;
 }
 
+/* Writers */
+
 static __always_inline void take_stamp_off(const struct stamp_key *key)
 {
-	struct appease_attention *stamp = bpf_map_lookup_elem(&stamps, key);
+	struct appease_attention *stamp = try_stamp(key);
 
 	if (stamp)
 		stamp->request_id = 0;
@@ -146,7 +146,7 @@ static __always_inline void leave_stamp(const struct stamp_key *key, const struc
 	stamp = known ? known : bpf_map_lookup_elem(&scratch, &zero);
 	if (!stamp)
 		return;
-	/* Who reads it meanwhile finds no request. */
+	/* A reader finds no request meanwhile. */
 	*(volatile u64 *)&stamp->request_id = 0;
 	stamp->since_ns = attention->since_ns;
 	stamp->until_ns = attention->until_ns;

@@ -186,9 +186,9 @@ static __always_inline void note_habits(const struct task_struct *p, struct task
 }
 
 /*
- * Who pays for the turn of a task with @standing: the customer whose request it has read since the last look, for a busy server's process
- * need not sleep between two requests; or who woke it up, if this @is_wakeup. For a turn of who serves several at once nobody pays: it
- * would make all of them wait for that one's turn.
+ * Notes the payer of the turn of a task with @standing: the customer of the request that it has read since the last look, for a
+ * busy server's process need not sleep between two requests; or the one that woke it up, if this @is_wakeup. For a turn of a
+ * process that serves several at once nobody pays: it would make all of them wait for that one's turn.
  *
  * Of workers that wait for the next connection together, one woken by one customer's may come upon another's: those were woken before,
  * and wait for their turns behind that one. Until such a worker has read, which is soon, nobody pays for it. Nor for a thread of a pool
@@ -244,7 +244,7 @@ static __always_inline bool end_answered(struct task_struct *p, const struct app
 
 /*
  * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
- * event wakes, to whoever is woken by an attended write, and to processes that served a request a short while ago. True: it did.
+ * event wakes, to processes that an attended write wakes, and to those that served a request a short while ago. True: it did.
  */
 static __always_inline bool consider_loan(struct task_struct *leader, struct appease_process *process, struct task_ctx *tctx, u64 mono)
 {

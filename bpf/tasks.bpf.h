@@ -135,9 +135,8 @@ struct cpu_ctx {
 	u32 bit;	/* its number in its domain */
 	u32 has_bit;	/* it has one: domains have room for so many */
 	u32 is_plain;	/* its bit in plain_cpus of the domain */
-	u64 kernel_since_ns;	/* since when kernel threads wait for it in their queue */
-	u32 kernel_waiting;	/* so many, at most */
-	u32 pad;
+	u32 kernel_waiting;	/* kernel threads that wait for it in their queue, at most */
+	u64 kernel_since_ns;	/* since when */
 };
 
 struct {

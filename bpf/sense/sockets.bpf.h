@@ -59,7 +59,7 @@ int appease_socket_receive(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 
-	/* Who reads all that is there is told so at the end, each time. */
+	/* A program that reads all that is there is told so at the end, each time. */
 	if ((s32)ctx[1] > 0 && may_matter(sk))
 		socket_receive(sk, ctx[2]);
 	return 0;
