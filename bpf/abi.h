@@ -222,6 +222,7 @@ enum appease_ports_flag {
 	APPEASE_PORTS_DEVICES = 16,	/* for one device of a class */
 	APPEASE_PORTS_UDP_CONNECT = 32,	/* a rule for a far end of datagrams, which a socket need not know */
 	APPEASE_PORTS_TCP_CONNECT = 64,	/* a rule for a far end of connections: they are few */
+	APPEASE_PORTS_HOSTS = 128,	/* a rule for an address: without one, only ports have to be looked up */
 };
 
 enum appease_port_flag {

@@ -47,15 +47,13 @@ static __always_inline u64 argument(void *ctx, u32 n)
 /* The current task's file at descriptor @fd; it is not held. */
 static __always_inline struct file *try_file_at(u64 fd)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
-	struct file **files, *file = NULL;
+	struct fdtable *table = readable((void *)bpf_get_current_task(), struct task_struct)->files->fdt;
+	struct file *file = NULL;
 
-	if (!table || fd >= BPF_CORE_READ(table, max_fds))
+	if (fd >= table->max_fds)
 		return NULL;
-	files = BPF_CORE_READ(table, fd);
-	bpf_probe_read_kernel(&file, sizeof(file), files + fd);
-	return file;
+	bpf_probe_read_kernel(&file, sizeof(file), (struct file **)table->fd + fd);
+	return file ? readable(file, struct file) : NULL;
 }
 
 static __always_inline struct appease_process *try_current_process(void)
@@ -255,13 +253,16 @@ __noinline int note_latest(const struct appease_request *request __arg_nonnull, 
 	latest.customer = request->customer;
 	line.object = request->object;
 	known = bpf_map_lookup_elem(&latest_by, &line);
-	if (known) {
-		at = known->slot;
-		former = bpf_map_lookup_elem(&requests, &at);
-		if (former && former->id == known->id && former->last_response_ns && among(former) != RESPONSE_GOES_ON)
-			end_request(former, now);
+	if (!known) {
+		bpf_map_update_elem(&latest_by, &line, &latest, BPF_ANY);
+		return 0;
 	}
-	bpf_map_update_elem(&latest_by, &line, &latest, BPF_ANY);
+	at = known->slot;
+	former = bpf_map_lookup_elem(&requests, &at);
+	if (former && former->id == known->id && former->last_response_ns && among(former) != RESPONSE_GOES_ON)
+		end_request(former, now);
+	/* Who looks meanwhile finds no request of that number in that slot. */
+	*known = latest;
 	return 0;
 }
 
@@ -271,7 +272,7 @@ __noinline int note_thread(const struct appease_process *process __arg_nonnull)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct appease_thread *thread;
 
-	if (BPF_CORE_READ(task, signal, nr_threads) <= 1)
+	if (task->signal->nr_threads <= 1)
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread) {

@@ -119,6 +119,10 @@ static __always_inline bool end_hit(struct appease_target *target, const struct 
 		return false;
 	address[0] = target->id[0];
 	address[1] = target->id[1];
+	if (!(watched.flags & APPEASE_PORTS_HOSTS)) {
+		target->id[0] = target->id[1] = 0;
+		return target_hit(target, source, access);
+	}
 	if (target_hit(target, source, access))
 		return true;
 	target->id[0] = target->id[1] = 0;
@@ -137,7 +141,7 @@ static __always_inline bool end_hit(struct appease_target *target, const struct 
 static __always_inline bool is_in_real_network(struct sock *sk)
 {
 	return !bpf_core_field_exists(sk->__sk_common.skc_net.net) ||
-	       !BPF_CORE_READ(sk, __sk_common.skc_net.net, user_ns, level);
+	       !readable(sk, struct sock)->__sk_common.skc_net.net->user_ns->level;
 }
 
 static __always_inline u64 mix(u64 hash, u64 value)
@@ -198,7 +202,7 @@ const volatile u32 tick_us = 10000;
 static __always_inline u32 unread_us(struct sock *sk)
 {
 	struct inet_connection_sock *connection = (struct inet_connection_sock *)sk;
-	u32 ticks = (u32)bpf_jiffies64() - BPF_CORE_READ(connection, icsk_ack.lrcvtime);
+	u32 ticks = (u32)bpf_jiffies64() - readable(connection, struct inet_connection_sock)->icsk_ack.lrcvtime;
 
 	if (ticks <= 1)
 		return 0;
@@ -214,7 +218,7 @@ static __always_inline void tcp_hit(struct sock *sk, u32 access)
 	ends_of_socket(sk, &ends);
 	if (policy == APPEASE_POLICY_CAS && access == APPEASE_READ)
 		ends.waited_us = unread_us(sk);
-	inet_hit(&ends, IPPROTO_TCP, access, BPF_CORE_READ(sk, sk_rx_dst_ifindex));
+	inet_hit(&ends, IPPROTO_TCP, access, sk->sk_rx_dst_ifindex);
 }
 
 /* Messages */
@@ -260,25 +264,21 @@ static __always_inline bool is_sending(void)
 static __always_inline struct sock *try_socket_at(u64 fd)
 {
 	struct file *file = try_file_at(fd);
-	struct socket *socket;
 
-	if (!file || (BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
+	if (!file || (file->f_inode->i_mode & S_IFMT) != S_IFSOCK)
 		return NULL;
-	socket = (struct socket *)BPF_CORE_READ(file, private_data);
-	return BPF_CORE_READ(socket, sk);
+	return readable(file->private_data, struct socket)->sk;
 }
 
 /* The socket at descriptor @fd of the current task, if it sends in the direction of @key. */
 static __always_inline u64 sends_by(u64 fd, const struct stamp_key *key)
 {
 	struct sock *sk = try_socket_at(fd);
-	struct sock_common common;
 	struct stamp_key sent;
 
-	if (!sk || BPF_CORE_READ(sk, sk_protocol) != IPPROTO_TCP)
+	if (!sk || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	bpf_core_read(&common, sizeof(common), &sk->__sk_common);
-	sent = inet_key(&common, IPPROTO_TCP, true);
+	sent = inet_key(&sk->__sk_common, IPPROTO_TCP, true);
 	return sent.a == key->a && sent.b == key->b ? (u64)sk : 0;
 }
 
@@ -290,9 +290,9 @@ static __always_inline u64 sends_by(u64 fd, const struct stamp_key *key)
 static __noinline u64 sent_by_current(const struct stamp_key *key)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	u64 sk = sends_by(PT_REGS_PARM1_CORE_SYSCALL(regs), key);
+	u64 sk = sends_by(PT_REGS_PARM1_SYSCALL(regs), key);
 
-	return sk ? sk : sends_by(PT_REGS_PARM3_CORE_SYSCALL(regs), key);
+	return sk ? sk : sends_by(PT_REGS_PARM3_SYSCALL(regs), key);
 }
 
 /* Whether the current task speaks for somebody. */

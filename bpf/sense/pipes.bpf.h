@@ -49,9 +49,10 @@ int appease_pipe_read(u64 *ctx)
 /* A pipe, or NULL: @file is none. */
 static __always_inline struct pipe_inode_info *try_pipe(struct file *file)
 {
-	if ((BPF_CORE_READ(file, f_inode, i_mode) & S_IFMT) != S_IFIFO)
+	file = readable(file, struct file);
+	if ((file->f_inode->i_mode & S_IFMT) != S_IFIFO)
 		return NULL;
-	return (struct pipe_inode_info *)BPF_CORE_READ(file, private_data);
+	return file->private_data;
 }
 
 /* What goes from one file to another without a read and a write; one of the two is a pipe. */

@@ -16,7 +16,8 @@
  */
 static __always_inline bool may_matter(struct sock *sk)
 {
-	return is_armed() || watched.flags & ~APPEASE_PORTS_DEVICES || watched.named[sk->__sk_common.skc_num];
+	return is_armed() || watched.flags & ~(APPEASE_PORTS_DEVICES | APPEASE_PORTS_HOSTS) ||
+	       watched.named[sk->__sk_common.skc_num];
 }
 
 static __noinline void socket_deliver(struct sock *sk)

@@ -312,7 +312,10 @@ impl Glance {
             }
             Target::UnixPath { .. } => flag(raw::APPEASE_PORTS_UNIX),
             Target::UnixAbstract { .. } => flag(raw::APPEASE_PORTS_UNIX_NAME),
-            Target::Socket { protocol, side, port, .. } => {
+            Target::Socket { protocol, side, address, port } => {
+                if address.is_some() {
+                    flag(raw::APPEASE_PORTS_HOSTS);
+                }
                 match (protocol, side) {
                     (Protocol::Tcp, Side::Connect) => flag(raw::APPEASE_PORTS_TCP_CONNECT),
                     (Protocol::Udp, Side::Connect) => flag(raw::APPEASE_PORTS_UDP_CONNECT),

@@ -289,6 +289,11 @@ impl Scheduler {
         matches!(self.kind, Kind::Appease { .. })
     }
 
+    /// All that the daemon logged.
+    pub fn log_text(&self) -> String {
+        self.daemon.as_ref().map(Program::log_text).unwrap_or_default()
+    }
+
     /// What the daemon logged last.
     pub fn log_tail(&self) -> String {
         let logs = self.daemon.iter().chain(&self.agent).map(|program| program.log_tail(20));

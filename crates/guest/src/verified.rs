@@ -18,6 +18,8 @@ const PREFIX: &str = "appease_";
 const LIMIT: u32 = 100_000;
 /// Policies that schedule by `sched_ext`.
 const POLICIES: [&str; 4] = ["appease", "rsio", "cas", "steady"];
+/// How the daemon says that it goes on without a hook.
+const REFUSALS: [&str; 2] = ["hook left out", "not in this kernel, or refused by it"];
 /// From the daemon's start until it is in charge, s. Longer, and a user takes it for hung.
 const IN_CHARGE_S: f64 = 5.0;
 
@@ -45,9 +47,18 @@ pub fn check_loads() -> Result<()> {
         let told = || anyhow!("in charge after {seconds:.1} s, allowed are {IN_CHARGE_S}");
         verdicts.tell(&format!("{policy}_loads"), (seconds <= IN_CHARGE_S).then_some(()).ok_or_else(told));
         check_loaded(&mut verdicts, &format!("{policy}_"))?;
+        verdicts.tell(&format!("{policy}_has_its_hooks"), refused_none(&scheduler.log_text()));
         scheduler.stop();
     }
     Ok(())
+}
+
+/// The daemon goes on without a hook that the kernel refuses, and something is not seen: on the kernels of the checks there is none.
+fn refused_none(log: &str) -> Result<()> {
+    match log.lines().find(|line| REFUSALS.iter().any(|words| line.contains(words))) {
+        Some(line) => Err(anyhow!("{line}")),
+        None => Ok(()),
+    }
 }
 
 /// A check and a figure for each program that is loaded now, their names after `before`.
@@ -70,4 +81,16 @@ fn check_loaded(verdicts: &mut Verdicts, before: &str) -> Result<()> {
         bail!("no program of ours is loaded");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_hook_is_found_in_the_log() {
+        let log = "INFO in charge\nWARN hook left out function=\"tty_read\" lost=\"consoles\"";
+        assert!(refused_none(log).is_err_and(|error| error.to_string().contains("tty_read")));
+        assert!(refused_none("INFO waiting for module hid: raw HID devices as channels").is_ok());
+    }
 }

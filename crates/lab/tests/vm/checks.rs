@@ -280,6 +280,10 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
                 let keys = move |machines: &Machines, kernel: &str| keys_on_cpus(machines, kernel, cpus);
                 checks.push(Check::on(kernel, &format!("keys_are_ahead_of_eevdf_on_{cpus}_cpus"), keys));
             }
+            for cpus in [2, 4, 8] {
+                let stays = move |machines: &Machines, kernel: &str| stress(machines, kernel, cpus);
+                checks.push(Check::on(kernel, &format!("scheduler_stays_beside_stress_on_{cpus}_cpus"), stays));
+            }
             checks.push(Check::at(kernel, "build:64", "console_is_as_fast_as_alone_under_eevdf", console_loaded));
         } else {
             checks.push(Check::on(kernel, "scheduler_stays_attached_on_4_cpus", attached));
@@ -685,6 +689,12 @@ fn classes(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 
 fn cpus(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let [run] = machines.good_runs_in_one_boot("cpus", ["appease"], "none", kernel, 2)?;
+    none_failed(run).map(drop)
+}
+
+/// Beside what breaks schedulers ours stays, and everybody has turns. Nothing of it is a time that the host could change.
+fn stress(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()> {
+    let [run] = machines.good_runs_in_one_boot("stress", ["appease"], "none", kernel, cpus)?;
     none_failed(run).map(drop)
 }
 

@@ -1,7 +1,7 @@
 //! Runs of the laboratory, each made once, as many at a time as the host has processors.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
@@ -117,15 +117,38 @@ pub struct Machines {
     form: Form,
     made: Mutex<BTreeMap<Spec, Made>>,
     processors: usize,
-    free: Mutex<usize>,
-    freed: Condvar,
+    line: Mutex<Line>,
+    moved: Condvar,
+}
+
+/// Who waits for processors, and how many are free.
+#[derive(Debug, Default)]
+struct Line {
+    free: usize,
+    tickets: u64,
+    /// By rank, then in the order of their coming.
+    waiting: BTreeSet<(u8, u64)>,
+}
+
+/// Runs that take a quarter of an hour: were they last, one processor would be idle for as long.
+const LONG: [&str; 1] = ["sense"];
+
+/// Runs of a low rank go first: those that take long, then all others. Last, those that want several processors at once, which would
+/// keep some idle until the others are free.
+fn rank(scenario: &str, processors: usize) -> u8 {
+    match processors {
+        1 if LONG.contains(&scenario) => 0,
+        1 => 1,
+        _ => 2,
+    }
 }
 
 impl Machines {
     /// None made yet.
     pub fn new(form: Form) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        Self { form, made: Mutex::default(), processors, free: Mutex::new(processors), freed: Condvar::new() }
+        let line = Mutex::new(Line { free: processors, ..Line::default() });
+        Self { form, made: Mutex::default(), processors, line, moved: Condvar::new() }
     }
 
     /// Builds the images of the short form beforehand, so that building does not take processors from machines. What the full
@@ -171,10 +194,10 @@ impl Machines {
         let (under, cpus_text) = (schedulers.join(","), cpus.to_string());
         let slots = self.processors.min(usize::try_from(cpus)?);
         let mode = if cpus == 1 { "exact" } else { "parallel" };
-        self.take_slots(slots);
+        self.take_processors(scenario, slots);
         let more = ["--mode", mode, "--cpus", &cpus_text, "--same-boot", "--short", "--kernel", kernel];
         let runs = self.make(scenario, &under, load, &more);
-        self.give_slots(slots);
+        self.give_processors(slots);
         let runs = runs.with_context(|| format!("{scenario} under {under} at {load}, {cpus} CPUs"))?;
         all_good(&runs)?;
         exactly(runs)
@@ -186,7 +209,7 @@ impl Machines {
             Arc::clone(made.entry(spec.clone()).or_default())
         };
         let made = cell.get_or_init(|| {
-            self.take_slots(1);
+            self.take_processors(spec.scenario, 1);
             let seconds = spec.seconds.map(|seconds| seconds.to_string());
             let mut more = vec!["--kernel", &spec.kernel];
             more.extend(seconds.iter().flat_map(|seconds| ["--duration", seconds]));
@@ -199,7 +222,7 @@ impl Machines {
             more.extend(spec.in_scopes.then_some(["--layout", "scopes"]).into_iter().flatten());
             more.extend((self.form == Form::Short).then_some("--short"));
             let runs = self.make(spec.scenario, spec.scheduler, spec.load, &more);
-            self.give_slots(1);
+            self.give_processors(1);
             let run = runs.and_then(|runs| exactly::<1>(runs).map(|[run]| run));
             run.with_context(|| spec.to_string()).map_err(|error| format!("{error:#}"))
         });
@@ -229,15 +252,22 @@ impl Machines {
         runs_of(&document)
     }
 
-    fn take_slots(&self, number: usize) {
-        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut free = self.freed.wait_while(free, |free| *free < number).unwrap_or_else(PoisonError::into_inner);
-        *free -= number;
+    fn take_processors(&self, scenario: &str, number: usize) {
+        let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        line.tickets += 1;
+        let place = (rank(scenario, number), line.tickets);
+        line.waiting.insert(place);
+        let is_early = |line: &mut Line| line.free < number || line.waiting.first() != Some(&place);
+        let mut line = self.moved.wait_while(line, is_early).unwrap_or_else(PoisonError::into_inner);
+        line.waiting.remove(&place);
+        line.free -= number;
+        // There may be one for the next in line, too.
+        self.moved.notify_all();
     }
 
-    fn give_slots(&self, number: usize) {
-        *self.free.lock().unwrap_or_else(PoisonError::into_inner) += number;
-        self.freed.notify_all();
+    fn give_processors(&self, number: usize) {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner).free += number;
+        self.moved.notify_all();
     }
 }
 
