@@ -261,7 +261,7 @@ __noinline int note_latest(const struct appease_request *request __arg_nonnull, 
 	former = bpf_map_lookup_elem(&requests, &at);
 	if (former && former->id == known->id && former->last_response_ns && among(former) != RESPONSE_GOES_ON)
 		end_request(former, now);
-	/* Who looks meanwhile finds no request of that number in that slot. */
+	/* A look-up meanwhile finds no request of that number in that slot. */
 	*known = latest;
 	return 0;
 }

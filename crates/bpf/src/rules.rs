@@ -360,14 +360,13 @@ mod tests {
         assert_eq!(address_of([0; 2]), None);
     }
 
+    /// A server's port, of one address or of all.
+    fn target(address: &str) -> Target {
+        Target::Socket { protocol: Protocol::Tcp, side: Side::Accept, address: address.parse().ok(), port: Some(22) }
+    }
+
     #[test]
     fn a_port_is_known_until_its_last_rule_goes() {
-        let target = |address: &str| Target::Socket {
-            protocol: Protocol::Tcp,
-            side: Side::Accept,
-            address: address.parse().ok(),
-            port: Some(22),
-        };
         let mut glance = Glance::default();
         let has = |glance: &Glance| u32::from(glance.ports.named[22]) == raw::APPEASE_PORT_TCP_ACCEPT;
         glance.count(&target("192.0.2.1"), true);
@@ -377,6 +376,17 @@ mod tests {
         glance.count(&target("192.0.2.1"), false);
         assert!(!has(&glance));
         assert_eq!(glance.ports.named, [0; 65536]);
+    }
+
+    #[test]
+    fn addresses_are_looked_up_while_a_rule_names_one() {
+        let mut glance = Glance::default();
+        glance.count(&target(""), true);
+        assert_eq!(glance.ports.flags, 0);
+        glance.count(&target("192.0.2.1"), true);
+        assert_eq!(glance.ports.flags, raw::APPEASE_PORTS_HOSTS);
+        glance.count(&target("192.0.2.1"), false);
+        assert_eq!(glance.ports.flags, 0);
     }
 
     #[test]

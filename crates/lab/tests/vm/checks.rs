@@ -692,7 +692,7 @@ fn cpus(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     none_failed(run).map(drop)
 }
 
-/// Beside what breaks schedulers ours stays, and everybody has turns. Nothing of it is a time that the host could change.
+/// Beside what breaks schedulers ours stays, and everybody has turns. Its one time, 20 s, is host time, but ten times what was measured.
 fn stress(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()> {
     let [run] = machines.good_runs_in_one_boot("stress", ["appease"], "none", kernel, cpus)?;
     none_failed(run).map(drop)

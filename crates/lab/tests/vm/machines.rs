@@ -121,7 +121,7 @@ pub struct Machines {
     moved: Condvar,
 }
 
-/// Who waits for processors, and how many are free.
+/// The runs that wait for processors, and how many processors are free.
 #[derive(Debug, Default)]
 struct Line {
     free: usize,
