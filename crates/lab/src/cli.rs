@@ -79,6 +79,17 @@ impl From<LayoutName> for Grouping {
     }
 }
 
+impl From<Grouping> for LayoutName {
+    fn from(grouping: Grouping) -> Self {
+        match grouping {
+            Grouping::Flat => Self::Flat,
+            Grouping::Scopes => Self::Scopes,
+            Grouping::ScopesMany => Self::ScopesMany,
+            Grouping::ScopesShared => Self::ScopesShared,
+        }
+    }
+}
+
 /// Arguments of `build`.
 #[derive(Debug, Args)]
 pub struct BuildArgs {
@@ -211,6 +222,12 @@ pub struct BenchArgs {
     /// Run only what is on these kernels, as bench/league.toml names them
     #[arg(long, value_delimiter = ',')]
     pub kernel: Vec<Wanted>,
+    /// Run only what is in these layouts
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub layout: Vec<LayoutName>,
+    /// Run only what is on machines of so many CPUs
+    #[arg(long, value_delimiter = ',', value_name = "N")]
+    pub cpus: Vec<u32>,
     /// The quick subset, in short form
     #[arg(long)]
     pub quick: bool,

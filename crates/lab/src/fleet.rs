@@ -159,8 +159,8 @@ pub fn run_each(
             Ok(Spec {
                 emulator: images.emulator.clone(),
                 accelerator,
-                cpus: plan.machine.cpus,
-                caches: plan.machine.caches,
+                cpus: run.job.machine.cpus,
+                caches: run.job.machine.caches,
                 kernel: kernel.clone(),
                 parameters: String::new(),
                 disks: images.disks(store, Some(&run.job.scenario), kernel, &plan.tools)?,

@@ -3,7 +3,7 @@
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use anyhow::{Result, bail};
-use appease_scenario::scheduler_and_mix;
+use appease_scenario::{Grouping, scheduler_and_mix};
 
 use crate::host::Layout;
 
@@ -110,6 +110,12 @@ impl Scheduler {
     #[must_use]
     pub fn shares_boot(&self) -> bool {
         !matches!(self.kind, Kind::Kernel(name) if name != FLAT)
+    }
+
+    /// Whether it is one of its own in a layout: where each program has a cgroup, the kernel's with groups are [`FLAT`] once more.
+    #[must_use]
+    pub fn may_be_in(&self, layout: Grouping) -> bool {
+        layout.is_flat() || !matches!(self.kind, Kind::Kernel(name) if name != FLAT && name != RAISED)
     }
 
     /// The mix that programs shall have.

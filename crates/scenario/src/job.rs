@@ -1,6 +1,6 @@
 //! What host and guest say to each other: one [`Job`] in, one [`Event`] per line out.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,18 @@ pub enum Grouping {
     ScopesMany,
     /// The same, but the load in the group of the first application.
     ScopesShared,
+}
+
+/// As in result files and on command lines.
+impl fmt::Display for Grouping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Flat => "flat",
+            Self::Scopes => "scopes",
+            Self::ScopesMany => "scopes-many",
+            Self::ScopesShared => "scopes-shared",
+        })
+    }
 }
 
 impl Grouping {

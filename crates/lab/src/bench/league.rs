@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use appease_scenario::{Load, Metric, Outcome, Run};
+use appease_scenario::{Grouping, Load, Metric, Outcome, Run};
 
 use super::{
     document::Document,
     matrix::{Measure, Race},
 };
-use crate::report::names::{self, Better};
+use crate::{
+    report::names::{self, Better},
+    scheduler::Scheduler,
+};
 
 /// A race by one measure.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +24,7 @@ pub struct Row {
     has_own: bool,
     /// Whether less is better, as it mostly is.
     less_is_better: bool,
-    /// The same without load, under EEVDF.
+    /// The same without load, under whoever is best there.
     pub unloaded: Option<f64>,
     /// By scheduler.
     pub entries: Vec<Entry>,
@@ -145,12 +148,18 @@ pub fn rows(races: &[Race], documents: &[Document]) -> Vec<Row> {
         // Another race of the same scenario may be on more kernels.
         kernels.retain(|kernel| race.kernels().iter().any(|wanted| wanted.may_be_of(kernel)));
         for kernel in kernels {
-            let at = |load: Load| runs().filter(move |run| run.load == load && series(&run.kernel) == kernel);
-            for load in &race.loads {
-                let runs: Vec<&Run> = at(*load).collect();
-                let unloaded: Vec<&Run> = at(race.unloaded).collect();
-                for measure in race.measures.iter().filter(|_| !runs.is_empty()) {
-                    rows.push(row(race, *load, kernel, measure, &runs, &unloaded));
+            for (layout, cpus) in race.machines() {
+                let is_here = |run: &&Run| {
+                    series(&run.kernel) == kernel && run.machine.layout == layout && run.machine.cpus == cpus
+                };
+                let at = |load: Load| runs().filter(is_here).filter(move |run| run.load == load);
+                for load in &race.loads {
+                    let runs: Vec<&Run> = at(*load).collect();
+                    let unloaded: Vec<&Run> = at(race.unloaded).collect();
+                    let place = place(*load, kernel, layout, cpus);
+                    for measure in race.measures.iter().filter(|_| !runs.is_empty()) {
+                        rows.push(row(race, &place, layout, measure, &runs, &unloaded));
+                    }
                 }
             }
         }
@@ -158,24 +167,42 @@ pub fn rows(races: &[Race], documents: &[Document]) -> Vec<Row> {
     rows
 }
 
-fn row(race: &Race, load: Load, kernel: &str, measure: &Measure, runs: &[&Run], unloaded: &[&Run]) -> Row {
-    let entry = |scheduler: &str| {
+/// Beside what, on which kernel and what machine; what is usual is not said.
+fn place(load: Load, kernel: &str, layout: Grouping, cpus: u32) -> String {
+    let layout = match layout {
+        Grouping::Scopes => String::new(),
+        Grouping::Flat => ", all in one cgroup".into(),
+        Grouping::ScopesMany | Grouping::ScopesShared => format!(", {layout}"),
+    };
+    let cpus = if cpus > 1 { format!(", {cpus} CPUs") } else { String::new() };
+    format!("{load} (Linux {kernel}{layout}{cpus})")
+}
+
+fn row(race: &Race, place: &str, layout: Grouping, measure: &Measure, runs: &[&Run], unloaded: &[&Run]) -> Row {
+    let less_is_better = names::better(&measure.metric) != Better::More;
+    let entry = |scheduler: &Scheduler| {
+        let may_be_here = scheduler.may_be_in(layout);
+        let scheduler = scheduler.to_string();
         let run = runs.iter().find(|run| run.scheduler == scheduler);
         let figure = match run {
+            None if !may_be_here => Err("as EEVDF".into()),
             None => Err("not run".into()),
             Some(run) if run.outcome != Outcome::Ok => Err(names::outcome(run.outcome).into()),
             Some(run) => measure.of(run).ok_or_else(|| missing(measure, run).into()),
         };
-        Entry { scheduler: scheduler.to_owned(), figure }
+        Entry { scheduler, figure }
     };
-    let base = unloaded.iter().find(|run| run.scheduler == "eevdf" && run.outcome == Outcome::Ok);
+    // Of those who race: another race of the scenario may have others, with other mixes.
+    let is_in = |run: &&&Run| race.schedulers().iter().any(|scheduler| scheduler.to_string() == run.scheduler);
+    let bases = unloaded.iter().filter(is_in).filter(|run| run.outcome == Outcome::Ok);
+    let best = if less_is_better { f64::min } else { f64::max };
     Row {
-        heat: format!("{}, {load} (Linux {kernel})", race.title),
+        heat: format!("{}, {place}", race.title),
         measure: measure_name(measure),
         has_own: race.has_own_schedulers(),
-        less_is_better: names::better(&measure.metric) != Better::More,
-        unloaded: base.and_then(|run| measure.of(run)),
-        entries: race.schedulers().iter().map(|scheduler| entry(&scheduler.to_string())).collect(),
+        less_is_better,
+        unloaded: bases.filter_map(|run| measure.of(run)).reduce(best),
+        entries: race.schedulers().iter().map(entry).collect(),
     }
 }
 
@@ -223,8 +250,9 @@ pub fn mishaps(documents: &[Document]) -> Vec<String> {
     let bad = runs.filter(|(_, run)| run.outcome != Outcome::Ok);
     bad.map(|(document, run)| {
         let why = run.detail.lines().next().unwrap_or_default();
-        let (scenario, kernel) = (&document.report.scenario, series(&run.kernel));
-        format!("{} in {scenario}, {}, Linux {kernel}: {}: {why}", run.scheduler, run.load, names::outcome(run.outcome))
+        let place = place(run.load, series(&run.kernel), run.machine.layout, run.machine.cpus);
+        let (scenario, outcome) = (&document.report.scenario, names::outcome(run.outcome));
+        format!("{} in {scenario}, {place}: {outcome}: {why}", run.scheduler)
     })
     .collect()
 }
@@ -245,7 +273,7 @@ mod tests {
             scheduler: (*scheduler).into(),
             load,
             kernel: "7.2.13+deb14-amd64".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
+            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Scopes },
             outcome: if figure.is_some() { Outcome::Ok } else { Outcome::Evicted },
             detail: if figure.is_some() { String::new() } else { "runnable task stall\nmore".into() },
             metrics: figure.map(|value| ("video_fps".to_owned(), Metric::Scalar { value })).into_iter().collect(),
@@ -315,7 +343,7 @@ mod tests {
         assert_eq!(rows[0].best_other_to_ours(), Some(("scx_lavd", 2.5)));
         assert_eq!(
             mishaps(&documents),
-            ["scx_flash in film, hogs:4, Linux 7.2: ejected by the kernel: runnable task stall"]
+            ["scx_flash in film, hogs:4 (Linux 7.2): ejected by the kernel: runnable task stall"]
         );
         assert_eq!(versions(&documents), [("appease", vec!["of none", "of hogs:4"])].into());
         Ok(())

@@ -3,7 +3,7 @@
 use std::{fmt, path::Path, str::FromStr};
 
 use anyhow::{Context, Result, bail};
-use appease_scenario::{Load, Metric, Run};
+use appease_scenario::{Grouping, Load, Metric, Run};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use crate::{debian::Wanted, scheduler::Scheduler};
@@ -21,6 +21,9 @@ pub struct Matrix {
     /// On which kernels, where a race does not say.
     #[serde(deserialize_with = "words")]
     kernels: Vec<Wanted>,
+    /// In which layouts, where a race does not say.
+    #[serde(default = "scopes")]
+    layouts: Vec<Grouping>,
     #[serde(rename = "race")]
     races: Vec<Race>,
 }
@@ -53,6 +56,12 @@ pub struct Race {
     /// On which kernels, if not on all.
     #[serde(default, deserialize_with = "words")]
     kernels: Vec<Wanted>,
+    /// In which layouts, if not in those of the league.
+    #[serde(default)]
+    layouts: Vec<Grouping>,
+    /// On machines of how many CPUs.
+    #[serde(default = "one_cpu")]
+    cpus: Vec<u32>,
     /// How long the load is there before, seconds, if not as long as the scenario says.
     pub settle_s: Option<f64>,
 }
@@ -95,8 +104,21 @@ pub struct Cell {
     pub load: Load,
     /// On which kernel.
     pub kernel: Wanted,
+    /// How programs are put into cgroups.
+    pub layout: Grouping,
+    /// CPUs of the machine.
+    pub cpus: u32,
     /// How long the load is there before, seconds.
     pub settle_s: Option<f64>,
+}
+
+/// As systemd does it.
+fn scopes() -> Vec<Grouping> {
+    vec![Grouping::Scopes]
+}
+
+fn one_cpu() -> Vec<u32> {
+    vec![1]
 }
 
 fn none() -> Load {
@@ -171,8 +193,12 @@ impl Matrix {
             if let Some(load) = stray {
                 bail!("{}: scenario {}: quick load {load} is none of its loads", path.display(), race.scenario);
             }
-            if race.measures.is_empty() || race.loads.is_empty() {
-                bail!("{}: scenario {}: write at least one load and one measure", path.display(), race.scenario);
+            if race.measures.is_empty() || race.loads.is_empty() || race.cpus.is_empty() {
+                bail!(
+                    "{}: scenario {}: write at least one load, one measure and one number of CPUs",
+                    path.display(),
+                    race.scenario
+                );
             }
         }
         Ok(matrix)
@@ -194,11 +220,15 @@ impl Matrix {
             let is_of_few = quick && !self.quick_schedulers.is_empty();
             let has_own_schedulers = !is_of_few && !race.schedulers.is_empty();
             let common = if is_of_few { &self.quick_schedulers } else { &self.schedulers };
+            let layouts = if race.layouts.is_empty() { &self.layouts } else { &race.layouts };
+            let machines = if quick { 1 } else { usize::MAX };
             Race {
                 loads: if quick { race.quick.clone() } else { race.loads.clone() },
                 schedulers: if has_own_schedulers { &race.schedulers } else { common }.clone(),
                 has_own_schedulers,
                 kernels: if race.kernels.is_empty() { self.kernels.clone() } else { race.kernels.clone() },
+                layouts: layouts.iter().copied().take(machines).collect(),
+                cpus: race.cpus.iter().copied().take(machines).collect(),
                 ..race.clone()
             }
         };
@@ -225,22 +255,35 @@ impl Race {
         self.has_own_schedulers
     }
 
-    /// What the race needs on its `nth` kernel: the runs of the table's rows, and those that only plots show. The latter are without load,
-    /// where a mix is none, for it is of programs that run at once; a quick race has none of them.
+    /// The machines: layouts, and numbers of CPUs.
+    pub fn machines(&self) -> impl Iterator<Item = (Grouping, u32)> {
+        self.layouts.iter().flat_map(|layout| self.cpus.iter().map(|cpus| (*layout, *cpus)))
+    }
+
+    /// What the race needs on its `nth` kernel: the runs of the table's rows, and those of others without load, by which alone the best
+    /// unloaded machine is known. There, a mix is none, for it is of programs that run at once; a quick race has none of them.
     fn cells(&self, nth: usize, quick: bool) -> [Vec<Cell>; 2] {
         let Some(kernel) = self.kernels.get(nth) else { return [Vec::new(), Vec::new()] };
-        let cell = |scheduler: &Scheduler, load| Cell {
-            scenario: self.scenario.clone(),
-            scheduler: scheduler.clone(),
-            load,
-            kernel: kernel.clone(),
-            settle_s: self.settle_s,
-        };
-        let (first, others) = self.schedulers.split_at(self.schedulers.len().min(1));
-        let base = first.iter().map(|scheduler| cell(scheduler, self.unloaded));
-        let loaded = self.loads.iter().flat_map(|load| self.schedulers.iter().map(|scheduler| cell(scheduler, *load)));
-        let unloaded = others.iter().filter(|scheduler| !quick && scheduler.mix().is_none());
-        [base.chain(loaded).collect(), unloaded.map(|scheduler| cell(scheduler, self.unloaded)).collect()]
+        let mut cells = [Vec::new(), Vec::new()];
+        for (layout, cpus) in self.machines() {
+            let cell = |scheduler: &Scheduler, load| Cell {
+                scenario: self.scenario.clone(),
+                scheduler: scheduler.clone(),
+                load,
+                kernel: kernel.clone(),
+                layout,
+                cpus,
+                settle_s: self.settle_s,
+            };
+            let all: Vec<&Scheduler> = self.schedulers.iter().filter(|scheduler| scheduler.may_be_in(layout)).collect();
+            let (first, others) = all.split_at(all.len().min(1));
+            let base = first.iter().map(|scheduler| cell(scheduler, self.unloaded));
+            let loaded = self.loads.iter().flat_map(|load| all.iter().map(|scheduler| cell(scheduler, *load)));
+            let unloaded = others.iter().filter(|scheduler| !quick && scheduler.mix().is_none());
+            cells[0].extend(base.chain(loaded));
+            cells[1].extend(unloaded.map(|scheduler| cell(scheduler, self.unloaded)));
+        }
+        cells
     }
 }
 
@@ -290,6 +333,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use anyhow::Result;
+    use appease_scenario::Grouping;
 
     use super::{Matrix, cells, keep_only};
     use crate::{host::Layout, plan, report::names};
@@ -327,6 +371,7 @@ kernels = ["7.2"]
         let cells = |quick: bool| -> Result<Vec<String>> {
             let races = matrix.races(quick, &[])?;
             let cells = cells(&races, quick);
+            assert!(cells.iter().all(|cell| cell.layout == Grouping::Scopes && cell.cpus == 1));
             Ok(cells.iter().map(|cell| format!("{} {} {}", cell.load, cell.scheduler, cell.kernel)).collect())
         };
         insta::assert_snapshot!(cells(false)?.join("\n"), @r"
@@ -355,6 +400,38 @@ kernels = ["7.2"]
         hogs:16 eevdf 7.2
         hogs:16 appease 7.2
         ");
+        Ok(())
+    }
+
+    /// What puts programs into groups itself is not in a layout that does, where it would be EEVDF once more.
+    #[test]
+    fn layouts_and_numbers_of_cpus_multiply() -> Result<()> {
+        let more = SMALL
+            .replace("\"scx_lavd\"", "\"eevdf-scopes\"")
+            .replace("title = \"a nap\"", "title = \"a nap\"\nlayouts = [\"scopes\", \"flat\"]\ncpus = [1, 4]");
+        let races = matrix(&more)?.races(false, &[])?;
+        let cells = cells(&races[..1], false);
+        let of = |kernel: &str| {
+            let at = cells.iter().filter(|cell| cell.load.to_string() == "hogs:4" && cell.kernel.to_string() == kernel);
+            let told = at.map(|cell| format!("{} {} {}", cell.layout, cell.cpus, cell.scheduler));
+            told.collect::<Vec<_>>().join("\n")
+        };
+        insta::assert_snapshot!(of("7.2"), @r"
+        scopes 1 eevdf
+        scopes 1 appease
+        scopes 4 eevdf
+        scopes 4 appease
+        flat 1 eevdf
+        flat 1 eevdf-scopes
+        flat 1 appease
+        flat 4 eevdf
+        flat 4 eevdf-scopes
+        flat 4 appease
+        ");
+        assert_eq!(of("6.18"), of("7.2"));
+        let quick = matrix(&more)?.races(true, &[])?;
+        let machines: Vec<_> = quick[0].machines().collect();
+        assert_eq!(machines, [(Grouping::Scopes, 1)], "the first ones");
         Ok(())
     }
 

@@ -19,7 +19,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use appease_scenario::{Outcome, Report, Run};
+use appease_scenario::{Grouping, Outcome, Report, Run};
 use sha2::{Digest, Sha256};
 
 use self::{
@@ -56,6 +56,9 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     matrix::keep_only(&mut cells, "--under", &args.under, |cell| &cell.scheduler)?;
     matrix::keep_only(&mut cells, "--load", &args.load, |cell| &cell.load)?;
     matrix::keep_only(&mut cells, "--kernel", &args.kernel, |cell| &cell.kernel)?;
+    let layouts: Vec<Grouping> = args.layout.iter().map(|layout| (*layout).into()).collect();
+    matrix::keep_only(&mut cells, "--layout", &layouts, |cell| &cell.layout)?;
+    matrix::keep_only(&mut cells, "--cpus", &args.cpus, |cell| &cell.cpus)?;
     for cell in &cells {
         bench.learn_version(&cell.scheduler)?;
     }
@@ -103,9 +106,9 @@ fn name(args: &BenchArgs) -> &'static str {
 /// What stands above the table.
 fn caption(args: &BenchArgs) -> &'static str {
     match (args.quick, args.short) {
-        (true, _) => "The quick subset of the league, short runs on one CPU in exact mode; bold is the best:",
-        (false, true) => "The league, short runs on one CPU in exact mode; bold is the best:",
-        (false, false) => "The league, on one CPU in exact mode; bold is the best:",
+        (true, _) => "The quick subset of the league, short runs in exact mode; bold is the best:",
+        (false, true) => "The league, short runs in exact mode; bold is the best:",
+        (false, false) => "The league, in exact mode; bold is the best:",
     }
 }
 
@@ -141,7 +144,9 @@ impl Bench<'_> {
     fn path(&self, cell: &Cell) -> PathBuf {
         let load = cell.load.to_string().replace(':', "_");
         let settled = cell.settle_s.map(|seconds| format!("-settled_{seconds}")).unwrap_or_default();
-        self.out.join(format!("{}-{load}{settled}-{}.json", cell.scenario, cell.kernel))
+        let layout = if cell.layout.is_flat() { String::new() } else { format!("-{}", cell.layout) };
+        let cpus = if cell.cpus > 1 { format!("-{}cpus", cell.cpus) } else { String::new() };
+        self.out.join(format!("{}-{load}{settled}-{}{layout}{cpus}.json", cell.scenario, cell.kernel))
     }
 
     /// Whether its run is there, by the same program.
@@ -190,7 +195,7 @@ impl Bench<'_> {
             same_boot: false,
             load: vec![cell.load],
             kernel: vec![cell.kernel.clone()],
-            machine: MachineArgs { mode: None, cpus: None, caches: None, layout: None },
+            machine: MachineArgs { mode: None, cpus: Some(cell.cpus), caches: None, layout: Some(cell.layout.into()) },
             json: false,
             out: None,
             jobs: args.jobs,

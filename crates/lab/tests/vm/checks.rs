@@ -193,6 +193,13 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, load, "command_is_as_fast_as_alone", command));
         }
         if full {
+            for load in ["hogs:64", "hogs:16"] {
+                checks.push(Check::at(kernel, load, "command_in_one_cgroup_is_as_fast_as_alone", command_flat));
+                checks.push(Check::at(kernel, load, "video_in_one_cgroup_loses_no_frame", video_flat));
+            }
+            for load in ["hogs:16", "hogs:64", "build:16"] {
+                checks.push(Check::at(kernel, load, "typing_in_one_cgroup_is_as_fast_as_alone", typing_flat));
+            }
             checks.push(Check::at(kernel, "hogs:16", "together_is_nearly_as_fast_as_alone", together));
         } else {
             checks.push(Check::on(kernel, "command_is_slow_under_eevdf", command_under_eevdf));
@@ -335,6 +342,16 @@ fn loaded_and_alone(
     machines.good_runs([load, "none"].map(|load| Spec::new(scenario, "appease", load).on(kernel)))
 }
 
+/// The same, all programs in one cgroup.
+fn loaded_and_alone_flat(
+    machines: &Machines,
+    scenario: &'static str,
+    kernel: &str,
+    load: &'static str,
+) -> anyhow::Result<[Run; 2]> {
+    machines.good_runs([load, "none"].map(|load| Spec::new(scenario, "appease", load).on(kernel).flat()))
+}
+
 /// The same distribution of two runs.
 fn spreads<'a>([one, other]: [&'a Run; 2], metric: &str) -> anyhow::Result<[&'a Summary; 2]> {
     Ok([spread(one, metric)?, spread(other, metric)?])
@@ -348,7 +365,14 @@ fn longest_ms(run: &Run, metric: &str) -> anyhow::Result<f64> {
 }
 
 fn typing(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let runs = loaded_and_alone(machines, "typing", kernel, load)?;
+    keys_as_alone(&loaded_and_alone(machines, "typing", kernel, load)?, kernel, load)
+}
+
+fn typing_flat(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    keys_as_alone(&loaded_and_alone_flat(machines, "typing", kernel, load)?, kernel, load)
+}
+
+fn keys_as_alone(runs: &[Run; 2], kernel: &str, load: &str) -> anyhow::Result<()> {
     runs.iter().try_for_each(all_answered)?;
     let [loaded, alone] = spreads(runs.each_ref(), "key_to_screen_ms")?;
     enough("keys", loaded, 10)?;
@@ -377,7 +401,14 @@ fn screen_ready(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 }
 
 fn command(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let runs = loaded_and_alone(machines, "command", kernel, load)?;
+    commands_as_alone(&loaded_and_alone(machines, "command", kernel, load)?, kernel, load)
+}
+
+fn command_flat(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    commands_as_alone(&loaded_and_alone_flat(machines, "command", kernel, load)?, kernel, load)
+}
+
+fn commands_as_alone(runs: &[Run; 2], kernel: &str, load: &str) -> anyhow::Result<()> {
     runs.iter().try_for_each(all_answered)?;
     let [loaded, alone] = spreads(runs.each_ref(), "command_ms")?;
     enough("commands", loaded, 3)?;
@@ -385,10 +416,11 @@ fn command(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Res
     within(&format!("p90 of commands at {load}, {kernel}"), loaded.p90, alone.p90, COMMAND_RATIO)
 }
 
+/// In one cgroup with the hogs: what one of its own gives is asked of EEVDF elsewhere.
 fn command_under_eevdf(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let [eevdf, ours] = machines.good_runs([
-        Spec::new("command", "eevdf", "hogs:16").on(kernel),
-        Spec::new("command", "appease", "hogs:16").on(kernel),
+        Spec::new("command", "eevdf", "hogs:16").on(kernel).flat(),
+        Spec::new("command", "appease", "hogs:16").on(kernel).flat(),
     ])?;
     let [eevdf, ours] = spreads([&eevdf, &ours], "command_ms")?;
     within("p50 of commands against EEVDF's", ours.p50, eevdf.p50, 1.0 / COMMAND_EEVDF_RATIO)
@@ -442,6 +474,11 @@ fn no_frame_lost(run: &Run) -> anyhow::Result<()> {
 
 fn video(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
     let [run] = machines.good_runs([Spec::new("video", "appease", load).on(kernel)])?;
+    no_frame_lost(&run)
+}
+
+fn video_flat(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("video", "appease", load).on(kernel).flat()])?;
     no_frame_lost(&run)
 }
 
@@ -507,9 +544,10 @@ fn overhead(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 }
 
 fn multiuser(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    let [run, niced] = machines.good_runs(
-        ["appease", "eevdf-nice"].map(|scheduler| Spec::new("multiuser", scheduler, "users:20").on(kernel)),
-    )?;
+    let [run, niced] = machines.good_runs([
+        Spec::new("multiuser", "appease", "users:20").on(kernel),
+        Spec::new("multiuser", "eevdf-nice", "users:20").on(kernel).flat(),
+    ])?;
     let [short, of_niced] = spreads([&run, &niced], "short_ms")?;
     let longest = longest_ms(&run, "short_ms")?;
     println!("short commands of 20 users: p90 {:.1}, longest {longest:.1} ms, {kernel}", short.p90);
@@ -570,8 +608,7 @@ fn loads(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()> {
 fn keys_on_cpus(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()> {
     let load = if cpus == 2 { "hogs:8" } else { "hogs:16" };
     let spec = |scheduler| Spec::new("typing", scheduler, load).on(kernel).on_cpus(cpus);
-    let [ours, flat, scopes] =
-        machines.good_runs([spec("appease").in_scopes(), spec("eevdf"), spec("eevdf").in_scopes()])?;
+    let [ours, flat, scopes] = machines.good_runs([spec("appease"), spec("eevdf").flat(), spec("eevdf")])?;
     all_answered(&ours)?;
     let [flat, scopes] = spreads([&flat, &scopes], "key_to_screen_ms")?;
     let ours = spread(&ours, "key_to_screen_ms")?;
@@ -718,8 +755,7 @@ fn shares(machines: &Machines, kernel: &str, cpus: u32, caches: u32) -> anyhow::
 /// A script plays sound: no gap is heard in one cgroup with the load, and in one of its own; there it begins no later than under EEVDF.
 fn sound(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
     let spec = |scheduler| Spec::new("sound", scheduler, load).on(kernel);
-    let [flat, scopes, eevdf] =
-        machines.good_runs([spec("appease"), spec("appease").in_scopes(), spec("eevdf").in_scopes()])?;
+    let [flat, scopes, eevdf] = machines.good_runs([spec("appease").flat(), spec("appease"), spec("eevdf")])?;
     none_failed(flat)?;
     let (ours, eevdf) = (value(&none_failed(scopes)?, "first_sound_ms")?, value(&eevdf, "first_sound_ms")?);
     within(
@@ -734,8 +770,7 @@ fn sound(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 /// one of its own.
 fn interpreter(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
     let spec = |scheduler| Spec::new("interpreter", scheduler, load).on(kernel);
-    let [flat, scopes, eevdf] =
-        machines.good_runs([spec("appease"), spec("appease").in_scopes(), spec("eevdf").in_scopes()])?;
+    let [flat, scopes, eevdf] = machines.good_runs([spec("appease").flat(), spec("appease"), spec("eevdf")])?;
     let eevdf = spread(&eevdf, "command_ms")?;
     for (layout, ours) in [("flat", &flat), ("scopes", &scopes)] {
         let ours = spread(ours, "command_ms")?;
@@ -766,8 +801,9 @@ fn nice(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("nice", "eevdf", "none").on(kernel)).map(drop)
 }
 
+/// In one cgroup with the hogs: a nice value counts among the tasks of a group, and not beside other groups.
 fn command_by_nice(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    let runs = ["eevdf", "appease@nice"].map(|scheduler| Spec::new("command", scheduler, "hogs:16").on(kernel));
+    let runs = ["eevdf", "appease@nice"].map(|scheduler| Spec::new("command", scheduler, "hogs:16").on(kernel).flat());
     let [eevdf, ours] = machines.good_runs(runs)?;
     all_answered(&ours)?;
     let [of_eevdf, of_ours] = spreads([&eevdf, &ours], "command_ms")?;
@@ -775,7 +811,7 @@ fn command_by_nice(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     within("p50 of commands by nice values against EEVDF's", of_ours.p50, of_eevdf.p50, 1.0 / COMMAND_BY_NICE_RATIO)
 }
 
-/// Scenarios at a load that has been there for a while, under each of these.
+/// Scenarios at a load that has been there for a while, under each of these; in one cgroup, as the paper's systems had them.
 fn settled<const N: usize>(
     machines: &Machines,
     scenario: &'static str,
@@ -783,7 +819,7 @@ fn settled<const N: usize>(
     kernel: &str,
     load: &'static str,
 ) -> anyhow::Result<[Run; N]> {
-    let spec = |scheduler| Spec::new(scenario, scheduler, load).on(kernel).settled(RBPE_SETTLE_S);
+    let spec = |scheduler| Spec::new(scenario, scheduler, load).on(kernel).settled(RBPE_SETTLE_S).flat();
     machines.good_runs(schedulers.map(spec))
 }
 
@@ -809,9 +845,9 @@ fn film_by_rbpe(machines: &Machines, kernel: &str, load: &'static str) -> anyhow
     Ok(())
 }
 
-/// A scenario of checks, of which none may fail.
+/// A scenario of checks, of which none may fail. It makes the cgroups itself that it needs.
 fn checked(machines: &Machines, spec: Spec) -> anyhow::Result<Run> {
-    let [run] = machines.good_runs([spec])?;
+    let [run] = machines.good_runs([spec.flat()])?;
     none_failed(run)
 }
 
@@ -825,7 +861,7 @@ fn none_failed(run: Run) -> anyhow::Result<Run> {
 /// The programs load on this kernel, and the scheduler is still attached at the end of a loaded run on four CPUs, none of which
 /// was idle while a task waited.
 fn attached(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    let spec = Spec::new("typing", "appease", "hogs:16").on(kernel).on_cpus(4).in_scopes();
+    let spec = Spec::new("typing", "appease", "hogs:16").on(kernel).on_cpus(4);
     let [run] = machines.good_runs([spec])?;
     conserves_work(&run, WORK_CONSERVING_PCT)?;
     ensure!(!run.kernel.is_empty(), "the kernel's version is not in the result");

@@ -34,12 +34,12 @@ pub struct Spec {
     pub cpus: u32,
     /// Last-level caches of the machine.
     pub caches: u32,
-    /// Each program in a cgroup of its own.
-    pub in_scopes: bool,
+    /// All programs in one cgroup.
+    pub flat: bool,
 }
 
 impl Spec {
-    /// A run on the default kernel.
+    /// A run on the default kernel, on one CPU, each program in a cgroup of its own as systemd puts them.
     pub fn new(scenario: &'static str, scheduler: &'static str, load: &'static str) -> Self {
         Self {
             scenario,
@@ -50,7 +50,7 @@ impl Spec {
             settle_s: None,
             cpus: 1,
             caches: 1,
-            in_scopes: false,
+            flat: false,
         }
     }
 
@@ -78,9 +78,9 @@ impl Spec {
         self
     }
 
-    /// The same, each program in a cgroup of its own.
-    pub fn in_scopes(mut self) -> Self {
-        self.in_scopes = true;
+    /// The same, all programs in one cgroup.
+    pub fn flat(mut self) -> Self {
+        self.flat = true;
         self
     }
 
@@ -97,7 +97,10 @@ impl std::fmt::Display for Spec {
         if self.cpus > 1 {
             write!(f, ", {} CPUs", self.cpus)?;
         }
-        if self.caches > 1 { write!(f, ", {} caches", self.caches) } else { Ok(()) }
+        if self.caches > 1 {
+            write!(f, ", {} caches", self.caches)?;
+        }
+        if self.flat { write!(f, ", flat") } else { Ok(()) }
     }
 }
 
@@ -219,7 +222,7 @@ impl Machines {
             more.extend(cpus.iter().flat_map(|cpus| ["--mode", "exact", "--cpus", cpus]));
             let caches = (spec.caches > 1).then(|| spec.caches.to_string());
             more.extend(caches.iter().flat_map(|caches| ["--caches", caches]));
-            more.extend(spec.in_scopes.then_some(["--layout", "scopes"]).into_iter().flatten());
+            more.extend(["--layout", if spec.flat { "flat" } else { "scopes" }]);
             more.extend((self.form == Form::Short).then_some("--short"));
             let runs = self.make(spec.scenario, spec.scheduler, spec.load, &more);
             self.give_processors(1);
