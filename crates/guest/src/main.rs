@@ -14,6 +14,7 @@ mod customer;
 mod ending;
 mod events;
 mod far;
+mod hog;
 mod host;
 mod init;
 mod keyboard;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
         ["check-cpus"] => classes::check_cpus(),
         ["check-leaving"] => classes::check_leaving(),
         ["check-nice"] => classes::check_nice(),
+        ["burn"] => hog::burn(),
         ["bear", node] => classes::bear(node),
         ["serve-requests", port] => classes::serve_requests(port),
         ["ask-requests", port, each_s, seconds] => classes::ask_requests(port, each_s, seconds),

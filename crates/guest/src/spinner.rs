@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context, Result};
 use appease_scenario::Mode;
 
-use crate::clock;
+use crate::{clock, hog};
 
 /// Milliseconds that it may take to start.
 const SETTLE_LOOKS: u32 = 5000;
@@ -26,8 +26,12 @@ impl Spinner {
         if mode != Mode::Exact {
             return Ok(Self(None));
         }
-        let spin = ["--idle", "0", "sh", "-c", "while :; do :; done"];
-        let child = Command::new("chrt").args(spin).stdin(Stdio::null()).spawn().context("start chrt")?;
+        let child = Command::new("chrt")
+            .args(["--idle", "0"])
+            .args(hog::words())
+            .stdin(Stdio::null())
+            .spawn()
+            .context("start chrt")?;
         let spinner = Self(Some(child));
         spinner.settle();
         Ok(spinner)
@@ -42,7 +46,7 @@ impl Spinner {
         let Some(child) = &self.0 else { return };
         let comm = format!("/proc/{}/comm", child.id());
         for _ in 0..SETTLE_LOOKS {
-            if fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() == "sh") {
+            if fs::read_to_string(&comm).is_ok_and(|comm| comm.trim() == hog::NAME) {
                 return;
             }
             clock::sleep_ms(1);

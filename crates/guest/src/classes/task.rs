@@ -12,7 +12,7 @@ use rustix::process::{Pid, setpriority_process};
 
 use crate::{
     clock::{self, Deadline},
-    system,
+    hog, system,
 };
 
 /// How long a program may take to start, busy seconds.
@@ -24,7 +24,7 @@ pub struct Task(Child);
 impl Task {
     /// Burns CPU time; `by` is the command that gives it its policy, such as `nice -n 5`.
     pub fn hog(by: &str) -> Result<Self> {
-        Self::start(by, &["sh", "-c", "while :; do :; done"])
+        Self::start(by, &hog::words().each_ref().map(String::as_str))
     }
 
     /// Only sleeps.

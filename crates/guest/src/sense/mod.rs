@@ -12,7 +12,6 @@ mod cgroup;
 pub mod device;
 mod handling;
 mod hidraw;
-mod hogs;
 mod network;
 mod object;
 mod program;

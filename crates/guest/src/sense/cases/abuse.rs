@@ -13,10 +13,10 @@ use super::{Case, case, files::Channel};
 use crate::{
     check::figure,
     clock,
+    hog::Hogs,
     sense::{
         cgroup::Cgroup,
         device::{Device, Shape},
-        hogs::Hogs,
         network::local,
         object::{Kind, Link},
         rule::Rule,

@@ -5,12 +5,14 @@ use std::{fs, path::Path, process::Command};
 use anyhow::{Context, Result, bail};
 
 use super::{Case, case};
-use crate::sense::{
-    answer::counter,
-    hogs::Hogs,
-    program::{self, Program},
-    stage::Stage,
-    wire::Order,
+use crate::{
+    hog::Hogs,
+    sense::{
+        answer::counter,
+        program::{self, Program},
+        stage::Stage,
+        wire::Order,
+    },
 };
 
 const LOCKS: &str = include_str!("../c/locks.c");
