@@ -46,6 +46,13 @@ enum appease_policy {
 	APPEASE_NR_POLICIES,
 };
 
+/* What the clock of CPUs is asked to go by. */
+enum appease_clock {
+	APPEASE_CLOCK_LEFT,	/* nothing: it is left as it is */
+	APPEASE_CLOCK_BY_USE,
+	APPEASE_CLOCK_SAVES,	/* power */
+};
+
 /* Scheduling classes inside our scheduler, most urgent first. */
 enum appease_lane {
 	APPEASE_LANE_KERNEL,

@@ -6,6 +6,7 @@
 #define APPEASE_ATTENDED_BPF_H
 
 #include "charge.bpf.h"
+#include "clock.bpf.h"
 
 /* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
 #define KTHREAD_PATIENCE_NS 50000000ULL
@@ -386,6 +387,9 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		if (cctx) {
 			cctx->turn = 0;
 			note_plain(victim, cctx, false);
+			/* The kernel holds the lock of the CPU where @p was. */
+			if (nr_cpus == 1 || scx_bpf_task_cpu(p) == victim)
+				ask_clock(victim, cctx, false);
 		}
 		count_sched(CNT_PREEMPTED);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);

@@ -199,6 +199,14 @@ static __always_inline u32 domain_for(struct task_struct *p, u64 enq_flags)
 	return domain->gives_to;
 }
 
+/* Whether the CPU that @p is packed on is still at work: it looks for the next task when that is over. */
+static __always_inline bool stays_packed(struct task_struct *p, struct task_ctx *tctx)
+{
+	struct task_struct *curr = tctx->packed ? __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p)) : NULL;
+
+	return curr && !(curr->flags & PF_IDLE);
+}
+
 /* Queues @p in the other or the idle lane, or in place of who had more than its part. */
 __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 now, u64 enq_flags)
 {
@@ -233,7 +241,8 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 		return 0;
 	}
-	kick_idle(p);
+	if (!packs || !(enq_flags & SCX_ENQ_WAKEUP) || !stays_packed(p, tctx))
+		kick_idle(p);
 	return 0;
 }
 

@@ -27,20 +27,88 @@ char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
 
-/* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell. */
-static __always_inline void begins_plain(s32 cpu, const struct task_ctx *tctx)
+/* CLOCK_MONOTONIC. 0: nobody is served, so nobody asks for it. */
+static __always_inline u64 mono_if_armed(void)
 {
-	struct cpu_ctx *cctx = nr_cpus > 1 && tctx->lane != APPEASE_LANE_KERNEL ? cpu_ctx_of(cpu) : NULL;
+	return is_armed() ? bpf_ktime_get_ns() : 0;
+}
 
-	if (cctx)
+/* Whether somebody waits for @p. */
+__noinline bool is_waited_for(struct task_struct *p __arg_trusted, u64 mono)
+{
+	struct standing standing = {};
+
+	judge(p, mono, &standing);
+	return standing.attended;
+}
+
+/* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell; the clock is asked for now, if it is. */
+static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is_attended)
+{
+	bool is_kernel = tctx->lane == APPEASE_LANE_KERNEL;
+	struct cpu_ctx *cctx = (nr_cpus > 1 && !is_kernel) || clock_by != APPEASE_CLOCK_LEFT ? cpu_ctx_of(cpu) : NULL;
+
+	if (!cctx)
+		return;
+	if (!is_kernel)
 		note_plain(cpu, cctx, true);
+	ask_clock(cpu, cctx, !is_attended);
+}
+
+/* Of low_cpu(): the CPU is idle, and was taken. */
+#define LOW_IDLE (1 << 16)
+
+/*
+ * To save power: the first CPU near @prev_cpu that plain work may wake up on: one that is at such work, if nobody waits for it yet, or
+ * the next one. -1: there is none, or somebody waits for @p, which may have any.
+ */
+__noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mono)
+{
+	u32 index = domain_of(prev_cpu), i;
+	struct domain *domain = domain_at(index);
+	bool others_wait = others_may_wait(index);
+
+	if (is_kthread(p) || (mono && is_waited_for(p, mono)))
+		return -1;
+	bpf_for(i, 0, DOMAIN_CPUS) {
+		s32 cpu = domain->cpus[i % DOMAIN_CPUS];
+		struct task_struct *curr;
+		struct cpu_ctx *cctx;
+
+		if (i >= domain->nr_cpus)
+			break;
+		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+			continue;
+		if (scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu | LOW_IDLE;
+		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+		cctx = cpu_ctx_of(cpu);
+		if (!others_wait && cctx && cctx->is_plain && curr && !(curr->flags & PF_IDLE))
+			return cpu;
+	}
+	return -1;
 }
 
 s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
-	bool is_idle = false;
-	s32 cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	bool is_idle = false, is_attended = false;
+	s32 cpu;
 
+	if (packs && nr_cpus > 1 && !(wake_flags & SCX_WAKE_FORK)) {
+		struct task_ctx *tctx = try_task_ctx(p);
+
+		cpu = tctx ? low_cpu(p, prev_cpu, mono_if_armed()) : -1;
+		is_idle = cpu >= 0 && cpu & LOW_IDLE;
+		if (tctx)
+			tctx->packed = cpu >= 0 && !is_idle;
+		if (cpu >= 0 && !is_idle) {
+			count_sched(CNT_PACKED);
+			return cpu;
+		}
+		cpu = is_idle ? cpu & ~LOW_IDLE : scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	} else {
+		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	}
 	if (is_idle) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
@@ -49,11 +117,16 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			return cpu;
 
 		if (tctx) {
-			if (is_armed())
-				wakes_up(p, tctx, bpf_ktime_get_ns());
+			if (is_armed()) {
+				u64 mono = bpf_ktime_get_ns();
+
+				wakes_up(p, tctx, mono);
+				if (clock_by != APPEASE_CLOCK_LEFT)
+					is_attended = is_waited_for(p, mono);
+			}
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p, tctx);
 			begin_turn(tctx);
-			begins_plain(cpu, tctx);
+			begins(cpu, tctx, is_attended);
 		}
 		count_sched(CNT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, 0);
@@ -95,12 +168,6 @@ static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 	plain_waiting++;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 	return true;
-}
-
-/* CLOCK_MONOTONIC. 0: nobody is served, so nobody asks for it. */
-static __always_inline u64 mono_if_armed(void)
-{
-	return is_armed() ? bpf_ktime_get_ns() : 0;
 }
 
 /* Policy cas: @p queues up for its request, so it does not wait for another process's answer. */
@@ -172,7 +239,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		tctx->lane = plain_lane(p, tctx);
 		if (nr_cpus == 1)
 			plain_waiting++;
-		begins_plain(scx_bpf_task_cpu(p), tctx);
+		begins(scx_bpf_task_cpu(p), tctx, false);
 		count_sched(CNT_DIRECT);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
 		return;
@@ -187,6 +254,7 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u32 domain, u64 now
 
 	if (now - cctx->epoch_start_ns < epoch_ns)
 		return;
+	note_use(cctx, now - cctx->epoch_start_ns);
 	has_work = runs_other || others_may_wait(domain) || scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
 	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, cctx->other_ns, has_work);
 	cctx->epoch_start_ns = now;
@@ -331,6 +399,13 @@ static __always_inline bool background_is_late(u64 now)
 	return tctx && policy_before(tctx->queued_ns + longest_wait_ns / 4 * 3, now);
 }
 
+/* @cpu runs next what somebody waits for, or, if @is_plain, what nobody does. */
+static __always_inline void goes_on_with(s32 cpu, struct cpu_ctx *cctx, bool is_plain)
+{
+	note_plain(cpu, cctx, is_plain);
+	ask_clock(cpu, cctx, is_plain);
+}
+
 void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
@@ -373,6 +448,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		prev_runnable = false;
 		tctx = NULL;
 	}
+	if (tctx && tctx->lane == APPEASE_LANE_OTHER)
+		note_computes(cctx, tctx);
 	/* The standing of a task that goes to sleep was asked for the charge alone. */
 	if (!prev_runnable)
 		standing.attended = false;
@@ -387,12 +464,13 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		standing.attended = false;
 	if (take_kernel(cpu, cctx, key || standing.attended, now)) {
 		note_plain(cpu, cctx, false);
+		ask_clock(cpu, cctx, !key && !standing.attended);
 		return;
 	}
 	if (key || standing.attended) {
 		if (!is_modest(first) && take_due(cpu, cctx, now, runs_other)) {
 			cctx->turn = 1;
-			note_plain(cpu, cctx, true);
+			goes_on_with(cpu, cctx, true);
 			end_after(cpu, 0, PROGRESS_PIECE_NS);
 			count_sched(CNT_SHARE_CALLED_IN);
 			return;
@@ -400,22 +478,22 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
 		if (standing.attended &&
 		    (!key || !displaces(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key))) {
-			note_plain(cpu, cctx, false);
+			goes_on_with(cpu, cctx, false);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			return;
 		}
 		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx)) {
-			note_plain(cpu, cctx, false);
+			goes_on_with(cpu, cctx, false);
 			return;
 		}
 	}
 	/* Also when its first may not run here: others behind it may. */
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
 	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(domain))) {
-		note_plain(cpu, cctx, false);
+		goes_on_with(cpu, cctx, false);
 		return;
 	}
-	note_plain(cpu, cctx, !standing.attended);
+	goes_on_with(cpu, cctx, !standing.attended);
 	if ((!is_armed() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, &maybe_background))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */

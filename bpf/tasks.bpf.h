@@ -59,6 +59,8 @@ enum sched_counter {
 	CNT_DISPLACED,		/* running tasks displaced in the other lane by who had less */
 	CNT_SECTIONS,		/* tasks displaced inside a program that went first to leave it */
 	CNT_LIMITED,		/* tasks that cpu.max kept from running */
+	CNT_CLOCK,		/* times that a CPU was asked for another clock */
+	CNT_PACKED,		/* to save power: plain tasks that opened no further CPU */
 	CNT_HOGS_NOT_TOLD,	/* realtime programs that never sleep, of which user space was not told */
 	NR_SCHED_COUNTERS,
 };
@@ -99,6 +101,7 @@ struct task_ctx {
 	u32 spent_for;	/* customer of the request that it serves beyond the budget; 0: none */
 	u32 sections;	/* so often in a row it went first to leave a program, see sections.bpf.h */
 	u32 mistaken;	/* so many more requests that it reads must be of who woke it, until that is believed again */
+	u32 packed;	/* it opens no further CPU */
 	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
 };
 
@@ -137,6 +140,11 @@ struct cpu_ctx {
 	u32 is_plain;	/* its bit in plain_cpus of the domain */
 	u32 kernel_waiting;	/* kernel threads that wait for it in their queue, at most */
 	u64 kernel_since_ns;	/* since when */
+	/* See clock.bpf.h. */
+	u64 busy_ns;	/* CPU time in all lanes when the epoch began */
+	u32 use;	/* the part of the last epoch in which it was busy */
+	u32 computes;	/* in this epoch, a plain task has used up its slice */
+	u32 clock_lacks;	/* what the clock that it was asked for lacks to the highest */
 };
 
 struct {

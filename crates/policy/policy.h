@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Every policy header, for the native build. */
 #include "budget.h"
+#include "clock.h"
 #include "elevation.h"
 #include "fairness.h"
 #include "histogram.h"

@@ -5,6 +5,7 @@
 
 mod abi;
 mod channels;
+mod clock;
 mod customers;
 mod domains;
 mod error;
@@ -20,6 +21,7 @@ pub mod tasks;
 
 pub use abi::{Attention, Channel, Handler, Hop, LANES, Lane, LaneTimes, Lift, Lock, Object, Process, Request};
 pub use channels::*;
+pub use clock::Clock;
 pub use customers::*;
 pub use error::Error;
 pub use hogs::{Hog, HogNews, Hogs};

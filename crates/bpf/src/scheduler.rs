@@ -9,6 +9,7 @@ use tracing::debug;
 use crate::{
     Error, HogNews, LANES, LaneTimes, Sensor,
     abi::{pidfd, words},
+    clock::Clock,
     domains::Domains,
     features,
     sensor::{SenseOptions, nanos, read_counters},
@@ -33,6 +34,10 @@ pub struct SchedOptions {
     pub partial: bool,
     /// Tell of realtime programs that lock others out ([`Scheduler::hogs`]).
     pub guards: bool,
+    /// By what the clock of CPUs is asked for.
+    pub clock: Clock,
+    /// Save power: keep plain work on few CPUs.
+    pub packs: bool,
     /// Length of the debug dump when the kernel ejects us; 0: the kernel's default.
     pub exit_dump_len: u32,
 }
@@ -46,6 +51,8 @@ impl Default for SchedOptions {
             longest_wait: Duration::from_secs(1),
             partial: false,
             guards: false,
+            clock: Clock::Left,
+            packs: false,
             exit_dump_len: 0,
         }
     }
@@ -104,6 +111,8 @@ impl Scheduler {
             rodata.other_share_pct = options.other_share_pct;
             rodata.is_partial = options.partial;
             rodata.guards = options.guards;
+            rodata.clock_by = options.clock as u32;
+            rodata.packs = options.packs;
             rodata.nr_cpus = nr_cpus;
             let domains = Domains::of_machine(nr_cpus);
             rodata.nr_domains = domains.number;
@@ -198,7 +207,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not answer.
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        const NAMES: [&str; 11] = [
+        const NAMES: [&str; 13] = [
             "put on an idle CPU at once",
             "queued as attended",
             "queued as other or idle",
@@ -209,6 +218,8 @@ impl Scheduler {
             "displaced in the other lane by who had less",
             "displaced inside a program, which they left first",
             "kept from running by cpu.max of their cgroups",
+            "times that a CPU was asked for another clock",
+            "opened no further CPU, to save power",
             "realtime programs that never sleep not told: too many at once",
         ];
         read_counters(&self.skel.maps.sched_counters, &NAMES)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use appease_engine::{
-    config::{BackendKind, CONFIG_FILE, Options, Policy, RUN_DIR},
+    config::{BackendKind, CONFIG_FILE, ClockWhen, Options, Policy, RUN_DIR},
     control::ChannelWords,
 };
 use clap::{Parser, Subcommand, ValueEnum};
@@ -197,6 +197,12 @@ pub struct Run {
     /// Schedule only processes that ask for it (SCHED_EXT).
     #[arg(long)]
     pub partial: bool,
+    /// Whether the clock of CPUs is asked for by what they run.
+    #[arg(long, value_enum, default_value_t)]
+    pub clock: ClockArg,
+    /// Save power: what nobody waits for is kept on few CPUs, and raises no clock.
+    #[arg(long)]
+    pub power_save: bool,
     /// Length of the kernel's debug dump after an ejection, bytes; 0: its default.
     #[arg(long, value_name = "N", default_value_t = defaults().exit_dump_len)]
     pub exit_dump_len: u32,
@@ -271,6 +277,18 @@ pub enum PolicyArg {
     Steady,
 }
 
+/// When the clock of CPUs is asked for, by name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ClockArg {
+    /// Where cpufreq's governor schedutil goes by it.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never: the governor then has the highest clock always.
+    Never,
+}
+
 /// Backends by name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum BackendArg {
@@ -330,6 +348,12 @@ impl Run {
             file: self.config.clone(),
             stats: self.stats,
             partial: self.partial,
+            clock: match self.clock {
+                ClockArg::Auto => ClockWhen::Auto,
+                ClockArg::Always => ClockWhen::Always,
+                ClockArg::Never => ClockWhen::Never,
+            },
+            power_save: self.power_save,
             exit_dump_len: self.exit_dump_len,
             run_dir: run_dir.into(),
         }

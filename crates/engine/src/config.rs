@@ -6,11 +6,11 @@ use std::{
 };
 
 pub use crate::channel::config::DEFAULT as CONFIG_FILE;
-pub use crate::seams::Policy;
 use crate::seams::{
-    ConfidenceOptions, CustomerIs, SchedOptions, SenseOptions,
+    Clock, ConfidenceOptions, CustomerIs, SchedOptions, SenseOptions,
     features::{Features, Goal},
 };
+pub use crate::{clock::ClockWhen, seams::Policy};
 
 /// Where the daemon keeps its lock and its control socket.
 pub const RUN_DIR: &str = "/run/appease";
@@ -106,6 +106,10 @@ pub struct Options {
     pub stats: Option<f64>,
     /// Schedule only processes that ask for it (`SCHED_EXT`).
     pub partial: bool,
+    /// When the clock of CPUs is asked for.
+    pub clock: ClockWhen,
+    /// What nobody waits for is kept on few CPUs, and raises no clock.
+    pub power_save: bool,
     /// Length of the kernel's debug dump after an ejection, bytes; 0 for the kernel's default.
     pub exit_dump_len: u32,
     /// Where lock and control socket are.
@@ -138,6 +142,8 @@ impl Default for Options {
             file: None,
             stats: None,
             partial: sched.partial,
+            clock: ClockWhen::default(),
+            power_save: sched.packs,
             exit_dump_len: sched.exit_dump_len,
             run_dir: RUN_DIR.into(),
         }
@@ -153,6 +159,8 @@ pub struct Config {
     pub sense: SenseOptions,
     /// For the scheduler.
     pub sched: SchedOptions,
+    /// When the clock of CPUs is asked for.
+    pub clock: ClockWhen,
     /// The configuration file; `None`: [`CONFIG_FILE`], which may be missing.
     pub file: Option<PathBuf>,
     /// Time between two lines of statistics.
@@ -213,8 +221,10 @@ impl Config {
             // The kernel's watchdog ejects a scheduler that lets a task wait for 30 s.
             longest_wait: millis("longest-wait-ms", options.longest_wait_ms, 10, 20_000)?,
             partial: options.partial,
-            // Known when it is attached.
+            // Both known when it is attached.
             guards: false,
+            clock: Clock::default(),
+            packs: options.power_save,
             exit_dump_len: options.exit_dump_len,
         };
         if options.policy == Policy::Rbpe && !matches!(options.backend, BackendKind::Auto | BackendKind::Nice) {
@@ -238,11 +248,19 @@ impl Config {
                 allowed: "scx with --partial, which is about processes that ask for SCHED_EXT".into(),
             });
         }
+        if options.power_save && matches!(options.backend, BackendKind::Nice | BackendKind::None) {
+            return Err(ConfigError {
+                option: "backend",
+                given: options.backend.name().into(),
+                allowed: "scx or auto with --power-save, which is about the CPUs that work is put on".into(),
+            });
+        }
         let stats = options.stats.map(stats_period).transpose()?;
         Ok(Self {
             backend: options.backend,
             sense,
             sched,
+            clock: options.clock,
             file: options.file.clone(),
             stats,
             run_dir: options.run_dir.clone(),
@@ -342,6 +360,11 @@ mod tests {
             refusal,
             "--backend is nice: allowed is scx with --partial, which is about processes that ask for SCHED_EXT"
         );
+        for backend in [BackendKind::Nice, BackendKind::None] {
+            let saving = Options { power_save: true, backend, ..Options::default() };
+            let refusal = Config::new(&saving).expect_err("nonsense").to_string();
+            assert!(refusal.ends_with("with --power-save, which is about the CPUs that work is put on"), "{refusal}");
+        }
     }
 
     #[test]

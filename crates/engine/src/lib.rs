@@ -10,6 +10,7 @@
 
 mod backend;
 pub mod channel;
+mod clock;
 pub mod config;
 pub mod control;
 mod customer;

@@ -8,16 +8,17 @@ use crate::{
     Error,
     backend::nice::{self, KernelTasks, Nice},
     channel::hosts,
+    clock,
     reserve::{self, Guard, Keeper},
 };
 
 use crate::config::{BackendKind, Config};
 
 pub use appease_bpf::{
-    Access, Attention, BUCKETS, Begun, Buckets, Cgroup, Channel, ConfidenceOptions, Customer, CustomerId, CustomerIs,
-    Error as BpfError, Exit, Filter, Handler, Hits, Hog, HogNews, Hogs, Hop, LaneTimes, Latency, Lift, Lock, MAX_RULES,
-    MAX_WEIGHTS, MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises, Request, Rule,
-    SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom,
+    Access, Attention, BUCKETS, Begun, Buckets, Cgroup, Channel, Clock, ConfidenceOptions, Customer, CustomerId,
+    CustomerIs, Error as BpfError, Exit, Filter, Handler, Hits, Hog, HogNews, Hogs, Hop, LaneTimes, Latency, Lift,
+    Lock, MAX_RULES, MAX_WEIGHTS, MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises,
+    Request, Rule, SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom,
     features::{self, Features},
     tasks::{self, Class, Setting, Slice},
 };
@@ -243,7 +244,8 @@ impl Platform for Machine {
         match config.backend {
             BackendKind::Auto | BackendKind::Scx => {
                 let guards = reserve::is_ours(&config.root) && !config.sched.partial;
-                let sched = SchedOptions { guards, ..config.sched.clone() };
+                let clock = clock::choose(config.clock, config.sched.packs, &config.root);
+                let sched = SchedOptions { guards, clock, ..config.sched.clone() };
                 let scheduler = Scheduler::attach(eyes, &config.sense, &sched)?;
                 let guard = if guards { guard(&scheduler, config) } else { None };
                 Ok(Acting::Scx { guard, scheduler: Box::new(scheduler) })

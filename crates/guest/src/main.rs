@@ -58,6 +58,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-loads                           the same for each policy, and how long each takes to start
        appease-guest check-classes                         check shares by nice value and policy, and realtime classes
        appease-guest check-cpus                            check affinity, and a CPU that goes and comes
+       appease-guest check-clock                           check what clock CPUs are asked for, and the saving of power
        appease-guest check-leaving                         check what our scheduler leaves behind
        appease-guest check-nice                            check whose nice values are changed, and given back";
 
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
         ["check-loads"] => verified::check_loads(),
         ["check-classes"] => classes::check(),
         ["check-cpus"] => classes::check_cpus(),
+        ["check-clock"] => classes::check_clock(),
         ["check-leaving"] => classes::check_leaving(),
         ["check-nice"] => classes::check_nice(),
         ["burn"] => hog::burn(),

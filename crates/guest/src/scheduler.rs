@@ -142,11 +142,20 @@ pub struct Scheduler {
 impl Scheduler {
     /// Starts it and waits until it is in charge.
     pub fn start(kind: Kind) -> Result<Self> {
-        Self::start_with(kind, None)
+        Self::launch(kind, None, &[])
     }
 
     /// The same; our own daemon reads this text as its configuration file.
     pub fn start_with(kind: Kind, config: Option<&str>) -> Result<Self> {
+        Self::launch(kind, config, &[])
+    }
+
+    /// Ours, with these words after `appease run`.
+    pub fn start_ours(words: &[&str]) -> Result<Self> {
+        Self::launch(Kind::Appease { policy: None, backend: None }, None, words)
+    }
+
+    fn launch(kind: Kind, config: Option<&str>, words: &[&str]) -> Result<Self> {
         if !["", "disabled"].contains(&state().as_str()) {
             bail!("another sched_ext scheduler is still in charge ({STATE} is {})", state());
         }
@@ -157,6 +166,7 @@ impl Scheduler {
             fs::write(&file, text).with_context(|| format!("write {}", file.display()))?;
             argv.extend(["--config".into(), file.display().to_string()]);
         }
+        argv.extend(words.iter().map(|word| (*word).to_owned()));
         if !Path::new(&argv[0]).exists() {
             bail!("{} was not brought along: build it first (appease-lab peers for scx_ schedulers)", argv[0]);
         }

@@ -14,11 +14,11 @@ mod response;
 pub use confidence::Candidates;
 pub use response::{Among, End};
 pub use sys::{
-    CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS, FAIRNESS_CREDIT_NS,
-    FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT, LOAN_DECAY_PCT,
-    PARTY_SCALE_1, PARTY_SCALE_MAX, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
-    PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS, PROGRESS_WEIGHT_0,
-    RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    CLOCK_HIGHEST, CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS,
+    FAIRNESS_CREDIT_NS, FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT,
+    LOAN_DECAY_PCT, PARTY_SCALE_1, PARTY_SCALE_MAX, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT,
+    PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS,
+    PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -46,6 +46,10 @@ native! {
     progress_weight(nice: i32) -> u32;
     /// Weight of a cgroup by its `cpu.weight`.
     progress_group_weight(cpu_weight: u32) -> u32;
+    /// The part of a time that a CPU was busy for, of [`CLOCK_HIGHEST`].
+    clock_use(busy_ns: u64, elapsed_ns: u64) -> u32;
+    /// The clock that a CPU is asked for which does what nobody waits for.
+    clock_of_rest(used: u32, computes: bool, saves: bool) -> u32;
     /// Periods of a limit that are over.
     limit_periods(since_ns: u64, now_ns: u64, period_ns: u64) -> u64;
     /// What is in a limit's bucket after that many periods.

@@ -7,6 +7,7 @@ mod cpus;
 mod fair;
 mod leaving;
 mod nice;
+mod power;
 mod realtime;
 mod requests;
 mod task;
@@ -40,6 +41,11 @@ pub fn check() -> Result<()> {
 /// `check-cpus`: affinity, and a CPU that goes and comes. Needs two CPUs.
 pub fn check_cpus() -> Result<()> {
     carry_out(cpus::check)
+}
+
+/// `check-clock`: what clock CPUs are asked for, and the saving of power. Starts our scheduler itself; needs four CPUs.
+pub fn check_clock() -> Result<()> {
+    carry_out(power::check)
 }
 
 /// `check-leaving`: what our scheduler leaves behind when it ends, or is killed. Starts it itself.

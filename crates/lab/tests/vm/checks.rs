@@ -114,10 +114,11 @@ const CONTOUR_KERNEL: &str = "6.18";
 const CONTOUR: [(&str, f64, f64); 3] = [("typing", 1.05, 1.1), ("video", 1.05, 1.2), ("compute", 1.15, 3.0)];
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 17] = [
+pub const SHORT: [&str; 18] = [
     "apache",
     "background",
     "classes",
+    "clock",
     "command",
     "console",
     "cost",
@@ -230,6 +231,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         checks.push(Check::on(kernel, "nice_values_and_policies_keep_their_meaning", classes));
         checks.push(Check::on(kernel, "affinity_is_kept_and_cpus_may_go_and_come", cpus).in_host_time());
         checks.push(Check::on(kernel, "kernel_schedules_as_before_without_us", leaving));
+        checks.push(Check::on(kernel, "clock_goes_by_what_runs", power));
         for (cpus, caches) in of_form(full, &[(1, 1)], &[(1, 1), (4, 1), (4, 2)]) {
             let shares = move |machines: &Machines, kernel: &str| shares(machines, kernel, *cpus, *caches);
             checks.push(Check::on(kernel, &format!("shares_are_kept_on_{cpus}_cpus_with_{caches}_caches"), shares));
@@ -794,6 +796,11 @@ fn interpreter(machines: &Machines, kernel: &str, load: &'static str) -> anyhow:
 /// The daemon ends, and is killed.
 fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("leaving", "eevdf", "none").on(kernel)).map(drop)
+}
+
+/// What clock CPUs are asked for, and the saving of power: the guest's own checks.
+fn power(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("clock", "eevdf", "none").on(kernel).on_cpus(4)).map(drop)
 }
 
 /// Whose nice values are changed, and that all are given back: the guest's own checks.

@@ -1,0 +1,193 @@
+//! What clock CPUs are asked for, and how power is saved: by the kernel's own word, a probe at the function that takes the wish. The
+//! emulated machine has one clock alone, so what comes of a wish is not seen.
+
+use std::{collections::BTreeMap, fs};
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::Signal;
+
+use super::{Verdicts, task::Task};
+use crate::{
+    check::figure,
+    clock,
+    scheduler::Scheduler,
+    sense::device::{Device, Shape},
+    system,
+};
+
+/// Modules that bring input devices.
+const MODULES: &[&str] = &["evdev", "uinput"];
+const TRACING: &str = "/sys/kernel/tracing";
+/// Of our probe.
+const EVENT: &str = "appease_clock";
+/// The highest clock that can be asked for.
+const HIGHEST: u32 = 1024;
+/// What computes for a twentieth of the time, and sleeps: well below half of the highest clock.
+const NAP_MS: (u64, u64) = (1, 19);
+const LOW: u32 = HIGHEST / 4;
+/// Some epochs, by which the clock of plain work goes.
+const EPOCHS_MS: u64 = 1000;
+/// From a key until its reader runs.
+const SOON_MS: u64 = 50;
+/// The device's hooks are attached when its module has come.
+const HOOKS_MS: u64 = 1500;
+/// Three that compute for a tenth of the time each, and together for less than a CPU has; where they are is looked up so often.
+const LIGHT_MS: (u64, u64) = (2, 18);
+const LIGHT: usize = 3;
+const LOOKS: u32 = 100;
+const LOOK_EACH_MS: u64 = 10;
+/// Least part of the looks at which all are on one CPU when power is saved, and the most when not.
+const PACKED: f64 = 0.9;
+
+pub fn check(verdicts: &mut Verdicts) -> Result<()> {
+    system::load_modules(MODULES)?;
+    let mut device = Device::new(Shape::Remote)?;
+    let node = device.node("event")?;
+    let wishes = Wishes::watch()?;
+    {
+        let ours = started(&["--clock", "always"], &mut device)?;
+        let _bursts = napper_on(1)?;
+        clock::sleep_ms(EPOCHS_MS);
+        figure("clock_of_bursts", f64::from(wishes.last(1)?));
+        verdicts.tell("short bursts do not raise the clock", wishes.is_at_most(1, LOW));
+        {
+            let _hog = Task::hog("taskset -c 1")?;
+            clock::sleep_ms(EPOCHS_MS);
+            verdicts.tell("who computes has the highest", wishes.is(1, HIGHEST));
+        }
+        key_raises(verdicts, &wishes, (&mut device, &node), "")?;
+        verdicts.tell("who is light has a CPU each", light(|part| part < PACKED, "light_on_one_cpu"));
+        ours.end_by(Signal::TERM)?;
+    }
+    let ours = started(&["--clock", "always", "--power-save"], &mut device)?;
+    {
+        let _hog = Task::hog("taskset -c 1")?;
+        clock::sleep_ms(EPOCHS_MS);
+        verdicts.tell("who computes raises nothing when power is saved", wishes.is(1, 0));
+    }
+    key_raises(verdicts, &wishes, (&mut device, &node), " when power is saved")?;
+    verdicts
+        .tell("who is light shares a CPU when power is saved", light(|part| part >= PACKED, "light_on_one_cpu_saving"));
+    verdicts.tell("who computes has a CPU each all the same", each_has_one());
+    ours.end_by(Signal::TERM)?;
+    Ok(())
+}
+
+fn started(words: &[&str], device: &mut Device) -> Result<Scheduler> {
+    let ours = Scheduler::start_ours(words)?;
+    clock::sleep_ms(HOOKS_MS);
+    // A read that began before that is not seen: the next one is.
+    device.touch()?;
+    clock::sleep_ms(SOON_MS);
+    Ok(ours)
+}
+
+fn napper_on(cpu: u32) -> Result<Task> {
+    Task::napper(&format!("taskset -c {cpu}"), NAP_MS.0, NAP_MS.1)
+}
+
+/// Somebody presses a key, whose reader is on a CPU with a low clock: it has the highest at once, and others on the CPU have not.
+fn key_raises(verdicts: &mut Verdicts, wishes: &Wishes, (device, node): (&mut Device, &str), when: &str) -> Result<()> {
+    const CPU: u32 = 2;
+    let _bursts = napper_on(CPU)?;
+    let _reader = Task::bearer(&format!("taskset -c {CPU}"), node)?;
+    clock::sleep_ms(SOON_MS);
+    // The first read began before the reader was known; the next one is the key's.
+    device.touch()?;
+    clock::sleep_ms(EPOCHS_MS);
+    verdicts.tell(&format!("the clock is low before a key{when}"), wishes.is_at_most(CPU, LOW));
+    let before = wishes.of(CPU)?.len();
+    device.touch()?;
+    clock::sleep_ms(SOON_MS);
+    let asked = wishes.of(CPU)?.split_off(before);
+    let raised = asked.contains(&HIGHEST).then_some(()).with_context(|| format!("CPU {CPU} was asked for {asked:?}"));
+    verdicts.tell(&format!("a key raises it at once{when}"), raised);
+    clock::sleep_ms(EPOCHS_MS);
+    verdicts.tell(&format!("it is low again after a key{when}"), wishes.is_at_most(CPU, LOW));
+    Ok(())
+}
+
+/// Whether the part of the time in which light tasks are all on one CPU is as expected.
+fn light(is_expected: impl Fn(f64) -> bool, name: &str) -> Result<()> {
+    let tasks = (0..LIGHT).map(|_| Task::napper("nice -n 0", LIGHT_MS.0, LIGHT_MS.1)).collect::<Result<Vec<_>>>()?;
+    clock::sleep_ms(EPOCHS_MS);
+    let mut together = 0_u32;
+    for _ in 0..LOOKS {
+        clock::sleep_ms(LOOK_EACH_MS);
+        let cpus = tasks.iter().map(|task| Ok(task.standing()?.cpu)).collect::<Result<Vec<u32>>>()?;
+        together += u32::from(cpus.iter().all(|cpu| *cpu == cpus[0]));
+    }
+    let part = f64::from(together) / f64::from(LOOKS);
+    figure(name, part);
+    ensure!(is_expected(part), "all are on one CPU in {part:.2} of all looks");
+    Ok(())
+}
+
+/// As many hogs as CPUs are on all of them.
+fn each_has_one() -> Result<()> {
+    let cpus = std::thread::available_parallelism().context("count CPUs")?.get();
+    let hogs = (0..cpus).map(|_| Task::hog("nice -n 0")).collect::<Result<Vec<_>>>()?;
+    clock::sleep_ms(EPOCHS_MS);
+    let mut on: Vec<u32> = hogs.iter().map(|hog| Ok(hog.standing()?.cpu)).collect::<Result<_>>()?;
+    on.sort_unstable();
+    on.dedup();
+    ensure!(on.len() == cpus, "{cpus} hogs are on CPUs {on:?}");
+    Ok(())
+}
+
+/// What the kernel was asked for since the probe was set.
+struct Wishes(());
+
+impl Wishes {
+    fn watch() -> Result<Self> {
+        set("kprobe_events", &format!("p:{EVENT} scx_bpf_cpuperf_set cpu=%di:s32 clock=%si:u32"))?;
+        set(&format!("events/kprobes/{EVENT}/enable"), "1")?;
+        set("tracing_on", "1")?;
+        Ok(Self(()))
+    }
+
+    /// All wishes for a CPU, oldest first.
+    fn of(&self, cpu: u32) -> Result<Vec<u32>> {
+        let path = format!("{TRACING}/trace");
+        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for line in text.lines().filter(|line| line.contains(EVENT)) {
+            let number = |name: &str| -> Option<u32> {
+                line.split_whitespace().find_map(|word| word.strip_prefix(name))?.parse().ok()
+            };
+            if let (Some(cpu), Some(clock)) = (number("cpu="), number("clock=")) {
+                found.entry(cpu).or_default().push(clock);
+            }
+        }
+        Ok(found.remove(&cpu).unwrap_or_default())
+    }
+
+    /// The last one; a CPU that was asked for nothing has the highest clock.
+    fn last(&self, cpu: u32) -> Result<u32> {
+        Ok(self.of(cpu)?.last().copied().unwrap_or(HIGHEST))
+    }
+
+    fn is(&self, cpu: u32, clock: u32) -> Result<()> {
+        let last = self.last(cpu)?;
+        ensure!(last == clock, "CPU {cpu} was asked for {last} of {HIGHEST} last, and not for {clock}");
+        Ok(())
+    }
+
+    fn is_at_most(&self, cpu: u32, clock: u32) -> Result<()> {
+        let last = self.last(cpu)?;
+        ensure!(last <= clock, "CPU {cpu} was asked for {last} of {HIGHEST} last; at most {clock} is expected");
+        Ok(())
+    }
+}
+
+impl Drop for Wishes {
+    fn drop(&mut self) {
+        // The machine ends soon.
+        let _ = set(&format!("events/kprobes/{EVENT}/enable"), "0");
+    }
+}
+
+fn set(file: &str, value: &str) -> Result<()> {
+    let path = format!("{TRACING}/{file}");
+    fs::write(&path, value).with_context(|| format!("write {value} to {path}"))
+}
