@@ -1,7 +1,7 @@
 //! Runs a plan: builds what its machines boot from, then several machines side by side.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{
         Mutex,
@@ -11,7 +11,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use appease_scenario::{Mode, Outcome, Report, Run, Scenario};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -62,11 +62,8 @@ impl Images {
                 images.kernels.insert(wanted.clone(), image::kernel(layout, store, &kernel)?);
             }
         }
+        images.overlays = overlays(layout, store, scenarios)?;
         for scenario in scenarios {
-            if !scenario.packages.is_empty() && !images.overlays.contains_key(&scenario.packages) {
-                let overlay = image::overlay(layout, store, &scenario.packages)?.join("overlay.ext4");
-                images.overlays.insert(scenario.packages.clone(), overlay);
-            }
             for clip in &scenario.clips {
                 images.clips.insert(clip_key(scenario, &clip.name), image::clip(store, clip)?);
             }
@@ -115,6 +112,29 @@ impl Images {
         disks.push(Disk::new("modules", &kernel.modules));
         Ok(disks)
     }
+}
+
+/// The overlays of the scenarios' packages, as many at a time as there are processors: most of what is done for one, dpkg does one after
+/// the other.
+fn overlays(layout: &Layout, store: &Store, scenarios: &[&Scenario]) -> Result<BTreeMap<Vec<String>, PathBuf>> {
+    let wanted = scenarios.iter().map(|scenario| &scenario.packages).filter(|packages| !packages.is_empty());
+    let wanted: Vec<&Vec<String>> = wanted.collect::<BTreeSet<_>>().into_iter().collect();
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<(Vec<String>, PathBuf)>> {
+        let mut built = Vec::new();
+        while let Some(packages) = wanted.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let overlay = image::overlay(layout, store, packages)?.join("overlay.ext4");
+            built.push(((*packages).clone(), overlay));
+        }
+        Ok(built)
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(wanted.len());
+    let built = thread::scope(|scope| {
+        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("building an image panicked")));
+        ended.collect::<Result<Vec<_>>>()
+    })?;
+    Ok(built.into_iter().flatten().collect())
 }
 
 /// Two scenarios may call different clips the same.

@@ -9,8 +9,10 @@ use crate::machines::{Form, Machines, Spec, spread, value};
 const TYPING_P50_RATIO: f64 = 1.1;
 const TYPING_P90_RATIO: f64 = 1.2;
 const TYPING_MAX_RATIO: f64 = 1.3;
-/// Typing without load, against EEVDF: what watching costs. Measured 1.076; the promise is 1.05.
-const TYPING_UNLOADED_TO_EEVDF_RATIO: f64 = 1.1;
+/// Typing without load and beside one, against EEVDF's without: what watching costs.
+const TYPING_TO_EEVDF_RATIO: f64 = 1.05;
+/// The same of the longest key, 1.061 measured without load, and of the median in one cgroup, 1.076; the promise is 1.05 for both.
+const TYPING_TO_EEVDF_RATIO_MISSED: f64 = 1.1;
 /// A command under load against the same without.
 const COMMAND_RATIO: f64 = 1.1;
 /// How many times longer the command takes under EEVDF at 16 hogs, at least: else the load is no load.
@@ -219,7 +221,10 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, load, "typing_is_as_fast_as_alone", typing));
         }
         checks.push(Check::at(kernel, "build:30", "web_server_is_as_fast_as_alone", apache));
-        checks.push(Check::on(kernel, "typing_alone_costs_little", typing_alone));
+        for load in of(&["none", "hogs:16"], &["none", "hogs:16", "build:16"]) {
+            checks.push(Check::at(kernel, load, "typing_is_as_fast_as_alone_under_eevdf", typing_to_eevdf));
+        }
+        checks.push(Check::on(kernel, "typing_alone_in_one_cgroup_costs_little", typing_alone_flat));
         checks.push(Check::on(kernel, "nobody_served_costs_little", cost));
         for load in of(&["none"], &["none", "hogs:4", "hogs:16", "hogs:64", "build:16"]) {
             checks.push(Check::at(kernel, load, "scrolling_build_stays_in_the_other_lane", scroll));
@@ -383,14 +388,28 @@ fn keys_as_alone(runs: &[Run; 2], kernel: &str, load: &str) -> anyhow::Result<()
     within(&format!("longest of keys at {load}, {kernel}"), loaded.max, alone.max, TYPING_MAX_RATIO)
 }
 
-fn typing_alone(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+/// What people have today, on a machine with nothing else to do, is as fast as it gets.
+fn typing_to_eevdf(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
     let [ours, eevdf] = machines.good_runs([
-        Spec::new("typing", "appease", "none").on(kernel),
+        Spec::new("typing", "appease", load).on(kernel),
         Spec::new("typing", "eevdf", "none").on(kernel),
     ])?;
+    all_answered(&ours)?;
     let [ours, eevdf] = spreads([&ours, &eevdf], "key_to_screen_ms")?;
-    let what = format!("the median key without load against EEVDF's, {kernel}");
-    within(&what, ours.p50, eevdf.p50, TYPING_UNLOADED_TO_EEVDF_RATIO)
+    let what = |which: &str| format!("{which} of keys at {load} against EEVDF's without load, {kernel}");
+    within(&what("p50"), ours.p50, eevdf.p50, TYPING_TO_EEVDF_RATIO)?;
+    within(&what("p90"), ours.p90, eevdf.p90, TYPING_TO_EEVDF_RATIO)?;
+    within(&what("longest"), ours.max, eevdf.max, TYPING_TO_EEVDF_RATIO_MISSED)
+}
+
+fn typing_alone_flat(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [ours, eevdf] = machines.good_runs([
+        Spec::new("typing", "appease", "none").on(kernel).flat(),
+        Spec::new("typing", "eevdf", "none").on(kernel).flat(),
+    ])?;
+    let [ours, eevdf] = spreads([&ours, &eevdf], "key_to_screen_ms")?;
+    let what = format!("the median key without load against EEVDF's, {kernel}, in one cgroup");
+    within(&what, ours.p50, eevdf.p50, TYPING_TO_EEVDF_RATIO_MISSED)
 }
 
 /// In host time: what else the host does meanwhile counts.
@@ -453,10 +472,12 @@ fn conserves_work(run: &Run, least: f64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// In exact mode, where a millisecond is a million instructions.
+/// In exact mode, where a millisecond is a million instructions; in one cgroup, where EEVDF has the least to do.
 fn cost(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    let [ours, eevdf] = machines
-        .good_runs([Spec::new("cost", "appease", "none").on(kernel), Spec::new("cost", "eevdf", "none").on(kernel)])?;
+    let [ours, eevdf] = machines.good_runs([
+        Spec::new("cost", "appease", "none").on(kernel).flat(),
+        Spec::new("cost", "eevdf", "none").on(kernel).flat(),
+    ])?;
     let [with, without] = spreads([&ours, &eevdf], "wakeup_each_ns")?;
     within(&format!("instructions of a wake-up, {kernel}"), with.mean, without.mean, WAKEUP_RATIO)?;
     for work in ["message", "messaging", "hackbench", "build"] {
