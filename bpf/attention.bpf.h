@@ -222,9 +222,18 @@ static __always_inline struct appease_process *try_process(struct task_struct *p
 	return bpf_task_storage_get(&processes, p->group_leader, 0, 0);
 }
 
-static __always_inline bool has_threads(const struct task_struct *task)
+/*
+ * What the threads of @task have in common. Read as of a task of which the verifier knows nothing: up to Linux 6.18 it looks through all
+ * types of the kernel whenever it comes upon a read of a pointer in a task that it trusts.
+ */
+static __always_inline const struct signal_struct *signal_of(struct task_struct *task)
 {
-	return task->signal->nr_threads > 1;
+	return readable(task, struct task_struct)->signal;
+}
+
+static __always_inline bool has_threads(struct task_struct *task)
+{
+	return signal_of(task)->nr_threads > 1;
 }
 
 static __always_inline struct appease_thread *try_thread(struct task_struct *task)

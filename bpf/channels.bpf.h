@@ -157,7 +157,7 @@ static __always_inline bool is_counted(const struct appease_rule *rule)
 /* The current process made use of the channel of @rule. */
 static __always_inline void remember_handler(struct appease_rule *rule)
 {
-	u64 start_ns = bpf_get_current_task_btf()->group_leader->start_boottime;
+	u64 start_ns = readable(bpf_get_current_task_btf(), struct task_struct)->group_leader->start_boottime;
 	u32 latest = (rule->next_handler - 1) & (APPEASE_RULE_HANDLERS - 1), tgid = current_tgid();
 
 	if (rule->handlers[latest].start_ns == start_ns && rule->handlers[latest].tgid == tgid)

@@ -272,7 +272,7 @@ __noinline int note_thread(const struct appease_process *process __arg_nonnull)
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct appease_thread *thread;
 
-	if (task->signal->nr_threads <= 1)
+	if (!has_threads(task))
 		return 0;
 	thread = bpf_task_storage_get(&threads, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!thread) {

@@ -385,11 +385,6 @@ static __noinline int note_thread_read(const struct stamp_key *key, const struct
 	return 0;
 }
 
-static __always_inline bool is_threaded(void)
-{
-	return bpf_get_current_task_btf()->signal->nr_threads > 1;
-}
-
 /* The current process successfully read a message from @key. */
 static __always_inline void note_read(const struct stamp_key *key)
 {
@@ -412,7 +407,7 @@ static __always_inline void note_read(const struct stamp_key *key)
 	if (stamp)
 		request = try_answerable(stamp, now);
 	process = request ? current_process() : NULL;
-	if (is_threaded())
+	if (has_threads(bpf_get_current_task_btf()))
 		note_thread_read(key, request ? stamp : NULL);
 	if (process && policy == APPEASE_POLICY_CAS)
 		move_share(request, latest_hop(stamp)->tgid, process, is_on_way(stamp, current_tgid()));

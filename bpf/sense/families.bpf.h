@@ -58,7 +58,7 @@ int BPF_PROG(appease_fork, struct task_struct *parent, struct task_struct *child
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(appease_process_exit, struct task_struct *task)
 {
-	if (!task->signal->live.counter)
+	if (!signal_of(task)->live.counter)
 		forget_handler(task->tgid);
 	return 0;
 }

@@ -17,7 +17,7 @@ static __always_inline void charge_rest(struct task_struct *task)
 	if (!process || !(process->told & APPEASE_TOLD_CHANGED))
 		return;
 	request = try_served_by(process, bpf_ktime_get_ns());
-	total = task->signal->sum_sched_runtime + task->se.sum_exec_runtime;
+	total = signal_of(task)->sum_sched_runtime + task->se.sum_exec_runtime;
 	if (request && total > process->charged_ns)
 		__sync_fetch_and_add(&request->served_ns, total - process->charged_ns);
 }
@@ -25,7 +25,7 @@ static __always_inline void charge_rest(struct task_struct *task)
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(appease_told_exit, struct task_struct *task)
 {
-	if (tells && is_armed() && !task->signal->live.counter)
+	if (tells && is_armed() && !signal_of(task)->live.counter)
 		charge_rest(task);
 	return 0;
 }
