@@ -164,13 +164,6 @@ __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 	return cctx && cctx->turn && !is_modest(queue) ? WORTH_KEEPING : WORTH_NOTHING;
 }
 
-/*
- * CPUs that a wake-up looks at: so many of a domain, of so many domains. What it misses, it has when
- * the first CPU of its domain ends a turn.
- */
-#define VICTIM_LOOKS 8
-#define VICTIM_DOMAINS 8
-
 /* Looks so far, of one search. The verifier would try every value of a local variable. */
 struct victim_look {
 	u32 looks;
@@ -200,7 +193,7 @@ __noinline s32 plain_cpu_of(u32 index, struct task_struct *p __arg_trusted, u32 
 		u32 bit;
 		s32 cpu;
 
-		if (!bits || look->looks >= VICTIM_LOOKS)
+		if (!bits || look->looks >= PLACEMENT_CPU_LOOKS)
 			break;
 		bit = lowest_bit(bits);
 		/* The compiler looks the number up in a table of bytes, of which the verifier knows no bounds. */
@@ -223,12 +216,13 @@ __noinline s32 lesser_cpu_of(u32 index, struct task_struct *p __arg_trusted, u32
 	struct domain *domain = domain_at(index);
 	u32 i, first = domain->next_look++;
 
-	bpf_for(i, 0, VICTIM_LOOKS) {
+	bpf_for(i, 0, PLACEMENT_CPU_LOOKS) {
+		u32 cpus = domain->nr_cpus;
 		s32 cpu;
 
-		if (i >= domain->nr_cpus)
+		if (i >= cpus)
 			break;
-		cpu = domain->cpus[(first + i) % domain->nr_cpus % DOMAIN_CPUS];
+		cpu = domain->cpus[placement_turn(first, i, cpus) % DOMAIN_CPUS];
 		if (bpf_cpumask_test_cpu(cpu, allowed) && worth_of(cpu, queue, key, mono) == WORTH_LESS)
 			return cpu;
 	}
@@ -251,10 +245,10 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 	worth = worth_of(cpu, queue, key, mono);
 	if (worth == WORTH_NOTHING)
 		return cpu;
-	bpf_for(i, 0, VICTIM_DOMAINS) {
+	bpf_for(i, 0, PLACEMENT_DOMAIN_LOOKS) {
 		if (i >= nr_domains)
 			break;
-		found = plain_cpu_of(home ^ i, p, queue, key, mono);
+		found = plain_cpu_of(placement_near(home, i), p, queue, key, mono);
 		if (found >= 0)
 			return found;
 	}

@@ -13,8 +13,7 @@
  *	a party has had so much less there that it is due here (take_party());
  *	more tasks wait for a CPU there than here (share_out() in scans.bpf.h), ten times a second.
  *
- * Near domains come first: user space numbers them by memory node, and the n-th other domain of
- * domain d is d ^ n.
+ * Near domains come first: user space numbers them by memory node (policy/placement.h).
  *
  * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again. Inside one
  * party, tasks are shared out by number, not by weight.
@@ -23,6 +22,7 @@
 #define APPEASE_DOMAINS_BPF_H
 
 #include "customers.bpf.h"
+#include "policy/placement.h"
 
 const volatile u32 nr_cpus = 1;
 

@@ -228,7 +228,7 @@ __noinline bool take_attended_elsewhere(u32 here)
 	if (!elsewhere)
 		return false;
 	bpf_for(i, 1, nr_domains) {
-		if (elsewhere & bit_of(here ^ i) && take_attended((here ^ i) % DOMAINS))
+		if (elsewhere & bit_of(placement_near(here, i)) && take_attended(placement_near(here, i) % DOMAINS))
 			return true;
 	}
 	return false;

@@ -189,7 +189,7 @@ static __always_inline u32 domain_for(struct task_struct *p, u64 enq_flags)
 	struct domain *domain = domain_at(home), *other;
 	u32 gives = domain->gives;
 
-	if (nr_domains == 1 || enq_flags & SCX_ENQ_WAKEUP || !gives)
+	if (nr_domains == 1 || !placement_leaves(enq_flags & SCX_ENQ_WAKEUP, gives))
 		return home;
 	other = domain_at(domain->gives_to);
 	if (!other->nr_cpus || !bpf_cpumask_test_cpu(other->cpus[bpf_get_prandom_u32() % other->nr_cpus % DOMAIN_CPUS], p->cpus_ptr))
@@ -313,13 +313,6 @@ __noinline bool take_party(u32 domain)
 	return false;
 }
 
-/*
- * A party of another domain had so much less, in virtual time, that it is due here. Turned down, more
- * tasks change their caches; turned up, shares between cgroups are late: within 5 % over 2 s, it may
- * be 100 ms.
- */
-#define DUE_ELSEWHERE_NS 25000000ULL
-
 /* The domain whose parties had least at the last look, of those where some wait. Its own: none is behind. */
 static u32 hindmost;
 
@@ -328,7 +321,7 @@ __noinline bool take_hindmost(u32 here)
 {
 	u32 there = hindmost;
 
-	if (there == here || !policy_before(domain_at(there)->clock + DUE_ELSEWHERE_NS, domain_at(here)->clock))
+	if (there == here || !placement_is_due(domain_at(there)->clock, domain_at(here)->clock))
 		return false;
 	if (take_party(there))
 		return true;
@@ -393,7 +386,7 @@ __noinline bool take_party_elsewhere(u32 here)
 	u32 i, there;
 
 	bpf_for(i, 1, nr_domains) {
-		there = (here ^ i) % DOMAINS;
+		there = placement_near(here, i) % DOMAINS;
 		if (others_may_wait(there) && take_party(there))
 			return true;
 	}
@@ -426,7 +419,7 @@ __noinline bool take_elsewhere(u32 here)
 	u32 i, there;
 
 	bpf_for(i, 1, nr_domains) {
-		there = (here ^ i) % DOMAINS;
+		there = placement_near(here, i) % DOMAINS;
 		if (scx_bpf_dsq_move_to_local(queue_in(DSQ_OVERDUE, there, 0), 0) ||
 		    scx_bpf_dsq_move_to_local(queue_in(DSQ_IDLE, there, 0), 0))
 			return true;

@@ -174,9 +174,6 @@ static __noinline void forget_spenders(u64 now)
 	}
 }
 
-/* A domain's clock lags behind the foremost by no more, ns: what a party was kept from for so long is forgiven. */
-#define CLOCK_LAG_NS 100000000ULL
-
 /* Finds the domain whose parties had least, and forgives. */
 static __noinline int compare_clocks(void)
 {
@@ -191,8 +188,8 @@ static __noinline int compare_clocks(void)
 	bpf_for(i, 0, nr_domains) {
 		struct domain *domain = domain_at(i);
 
-		if (policy_before(domain->clock + CLOCK_LAG_NS, foremost))
-			domain->clock = foremost - CLOCK_LAG_NS;
+		if (placement_lags(domain->clock, foremost))
+			domain->clock = foremost - PLACEMENT_LAG_NS;
 		if (!domain->nr_waiting || (found && !policy_before(domain->clock, least)))
 			continue;
 		found = true;
@@ -209,7 +206,7 @@ static __noinline int compare_clocks(void)
  */
 static __noinline int share_out(void)
 {
-	u32 i, waiting = 0, cpus = 0, taker = 0, room = 0;
+	u32 i, waiting = 0, cpus = 0, taker = 0, room;
 
 	bpf_for(i, 0, nr_domains) {
 		waiting += domain_at(i)->nr_waiting;
@@ -219,17 +216,16 @@ static __noinline int share_out(void)
 		return 0;
 	bpf_for(i, 0, nr_domains) {
 		struct domain *domain = domain_at(i);
-		u32 due = (waiting * domain->nr_online + cpus - 1) / cpus, most = 0, j;
+		u32 excess = placement_excess(waiting, cpus, domain->nr_online, domain->nr_waiting), most = 0, j;
 
 		domain->gives = 0;
-		if (domain->nr_waiting <= due)
+		if (!excess)
 			continue;
 		/* To the one that has most room. */
 		bpf_for(j, 0, nr_domains) {
 			struct domain *other = domain_at(j);
 
-			room = waiting * other->nr_online / cpus;
-			room = room > other->nr_waiting ? room - other->nr_waiting : 0;
+			room = placement_room(waiting, cpus, other->nr_online, other->nr_waiting);
 			if (room > most) {
 				most = room;
 				taker = j;
@@ -237,9 +233,8 @@ static __noinline int share_out(void)
 		}
 		if (!most)
 			continue;
-		room = domain->nr_waiting - due;
 		domain->gives_to = taker;
-		domain->gives = room < most ? room : most;
+		domain->gives = excess < most ? excess : most;
 		domain_at(taker)->nr_waiting += domain->gives;
 	}
 	return 0;

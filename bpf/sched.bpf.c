@@ -550,7 +550,7 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 	if (!idle || nr_cpus == 1)
 		return;
 	bpf_for(i, 0, nr_domains) {
-		if (domain_waits_for(cpu, home ^ i)) {
+		if (domain_waits_for(cpu, placement_near(home, i))) {
 			scx_bpf_kick_cpu(cpu, 0);
 			return;
 		}

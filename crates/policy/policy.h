@@ -8,6 +8,7 @@
 #include "limit.h"
 #include "loan.h"
 #include "party.h"
+#include "placement.h"
 #include "progress.h"
 #include "response.h"
 #include "share.h"

@@ -16,9 +16,10 @@ pub use response::{Among, End};
 pub use sys::{
     CLOCK_HIGHEST, CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS,
     FAIRNESS_CREDIT_NS, FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT,
-    LOAN_DECAY_PCT, PARTY_SCALE_1, PARTY_SCALE_MAX, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT,
-    PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS,
-    PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    LOAN_DECAY_PCT, PARTY_SCALE_1, PARTY_SCALE_MAX, PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PLACEMENT_DUE_NS,
+    PLACEMENT_LAG_NS, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
+    PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS, PROGRESS_WEIGHT_0,
+    RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -58,6 +59,20 @@ native! {
     party_scale(scale: u64, sum: u64, weight: u32) -> u64;
     /// What CPU time adds to the virtual time of a party.
     party_charge(ran_ns: u64, scale: u64) -> u64;
+    /// The nth nearest domain of one.
+    placement_near(home: u32, nth: u32) -> u32;
+    /// Which of a domain's CPUs a look goes to, by turns.
+    placement_turn(first: u32, nth: u32, cpus: u32) -> u32;
+    /// Whether a task that is queued goes to a domain that has less to do.
+    placement_leaves(wakes_up: bool, gives: u32) -> bool;
+    /// Tasks that a domain has beyond its part.
+    placement_excess(waiting: u32, cpus: u32, online: u32, here: u32) -> u32;
+    /// Tasks that it lacks of its part.
+    placement_room(waiting: u32, cpus: u32, online: u32, here: u32) -> u32;
+    /// Whether a party of a domain is due in another one, by their clocks.
+    placement_is_due(there: u64, here: u64) -> bool;
+    /// Whether a domain's clock is moved up to the foremost.
+    placement_lags(clock: u64, foremost: u64) -> bool;
     /// Virtual time with which a task queues up that another one wakes.
     progress_handed_on(vtime: u64, waker_vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What is still owed.

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Placement: which CPUs a wake-up looks at, in whose queues a task waits, and when one domain takes another one's work.
+ *
+ * Problem: one queue for all CPUs has one lock, and moves tasks away from their caches. With a queue for each last-level
+ * cache, work may wait in one domain while another has less to do, and a look at all CPUs costs more the more there are.
+ *
+ * Rule: each domain has its own queues. The n-th nearest domain of domain d is
+ *
+ *	d ^ n			(domains are numbered by memory node, so small n are near)
+ *
+ * A wake-up of the attended lane looks at the CPU that woke the task, at the one where it ran last, then at
+ * PLACEMENT_CPU_LOOKS CPUs in each of PLACEMENT_DOMAIN_LOOKS domains, nearest first, of those that run what nobody waits
+ * for; and last at PLACEMENT_CPU_LOOKS CPUs of its own domain by turns, for one that serves somebody less unhappy.
+ *
+ * Of w waiting tasks in all, a domain with c of all C CPUs has a part of w c / C. What it has beyond the part, rounded up,
+ * it gives to the domain that lacks most of its own, rounded down.
+ *
+ *	w c / C = 3.5	waiting here: 3 or 4	neither gives nor lacks one
+ *			waiting here: 6		gives 2
+ *			waiting here: 1		lacks 2
+ *
+ * A party is due in another domain when that one's clock is PLACEMENT_DUE_NS behind. A clock that lags behind the foremost
+ * by more than PLACEMENT_LAG_NS is moved up.
+ *
+ * Limits: parts count tasks, not weights. Clocks are in virtual time, which all CPUs that run a party carry on. One party
+ * of scale s (policy/party.h) on all CPUs of k domains, with turns of 3 ms, moves the clock of each by steps of 3 ms s k.
+ * Of a cgroup of weight 100, s is 1: beyond eight domains one step is longer than PLACEMENT_DUE_NS.
+ */
+#ifndef APPEASE_POLICY_PLACEMENT_H
+#define APPEASE_POLICY_PLACEMENT_H
+
+#include "types.h"
+
+/*
+ * CPUs of a domain that a wake-up looks at. Turned up, it finds a CPU more often, and costs more where all CPUs do attended
+ * work. What it misses, it has when the first CPU of its domain ends a turn.
+ */
+#define PLACEMENT_CPU_LOOKS 8
+/* Domains that it looks at. Turned up, it finds a CPU farther away, whose cache lacks the data. */
+#define PLACEMENT_DOMAIN_LOOKS 8
+
+/*
+ * A party of another domain had so much less, in virtual time, that it is due here. Turned down, more
+ * tasks change their caches; turned up, shares between cgroups are late: within 5 % over 2 s, it may
+ * be 100 ms.
+ */
+#define PLACEMENT_DUE_NS 25000000ULL
+
+/* A domain's clock lags behind the foremost by no more, ns: what a party was kept from for so long is forgiven. */
+#define PLACEMENT_LAG_NS 100000000ULL
+
+/* The @nth nearest domain of @home, of a power of two of them. The 0th is @home. */
+static inline u32 placement_near(u32 home, u32 nth)
+{
+	return home ^ nth;
+}
+
+/* Which of a domain's @cpus the @nth look goes to that begins at the @first; any number will do for that. */
+static inline u32 placement_turn(u32 first, u32 nth, u32 cpus)
+{
+	return cpus ? (first + nth) % cpus : 0;
+}
+
+/* Whether a task that is queued goes to another domain, which its own owes so many: at the end of a turn, not while its data is hot. */
+static inline bool placement_leaves(bool wakes_up, u32 gives)
+{
+	return !wakes_up && gives;
+}
+
+/* Tasks that a domain of @online of all @cpus has beyond its part of all @waiting, when @here wait there. */
+static inline u32 placement_excess(u32 waiting, u32 cpus, u32 online, u32 here)
+{
+	u32 part = cpus ? (waiting * online + cpus - 1) / cpus : 0;
+
+	return here > part ? here - part : 0;
+}
+
+/* Tasks that it lacks of that. */
+static inline u32 placement_room(u32 waiting, u32 cpus, u32 online, u32 here)
+{
+	u32 part = cpus ? waiting * online / cpus : 0;
+
+	return part > here ? part - here : 0;
+}
+
+/* Whether a party of a domain whose clock is @there is due in one whose clock is @here. */
+static inline bool placement_is_due(u64 there, u64 here)
+{
+	return policy_before(there + PLACEMENT_DUE_NS, here);
+}
+
+/* Whether a domain's clock lags so far behind the @foremost that it is moved up to PLACEMENT_LAG_NS behind it. */
+static inline bool placement_lags(u64 clock, u64 foremost)
+{
+	return policy_before(clock + PLACEMENT_LAG_NS, foremost);
+}
+
+#endif
