@@ -135,6 +135,8 @@ impl Situation {
             name: "situation".into(),
             summary: String::new(),
             cpus: plain(1),
+            caches: plain(1),
+            locks: false,
             duration_s: plain(end_ns as f64 / SECOND as f64),
             settle_s: plain(0.0),
             seed: 1,

@@ -7,7 +7,8 @@
 //! [`unhappiness`] keeps account of eq. 1 to 5 of Customer Appeasement Scheduling (TR-10-18, Carleton University, 2010),
 //! for the simulation and as an oracle; [`formula`] has eq. 6 to 27, [`compare`] holds them against the simulation.
 //!
-//! What is left out: caches, the cost of a switch and of the scheduler itself, interrupts, memory and disks. A turn ends
+//! What is left out: what caches hold, the cost of a switch, interrupts, memory and disks; and the cost of the scheduler
+//! itself, but for the locks of its queues where a scenario asks for that. A turn ends
 //! when its slice does, or at the next tick where the scenario has ticks.
 #![forbid(unsafe_code)]
 
@@ -28,8 +29,8 @@ mod simulation;
 pub mod unhappiness;
 mod values;
 
-pub use machine::{CpuId, GroupId, Machine, Message, MessageKind, NONE, Task, TaskId, VisitId};
-pub use outcome::{Answer, Counts, CustomerFigures, Outcome, TaskFigures};
+pub use machine::{Caches, CpuId, GroupId, Machine, Message, MessageKind, NONE, Task, TaskId, VisitId};
+pub use outcome::{Answer, Counts, CustomerFigures, Effort, Outcome, TaskFigures};
 pub use scenario::{Arrivals, Call, CustomerGroup, Error, Hog, Interactive, Scenario, Server, Socket};
 pub use schedulers::{Scheduler, SchedulerName};
 pub use simulation::Simulation;

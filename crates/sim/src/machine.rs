@@ -1,7 +1,8 @@
 //! The simulated machine, as schedulers see it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
+use appease_policy::placement_near;
 use rand_pcg::Pcg32;
 use slab::Slab;
 
@@ -164,12 +165,107 @@ pub(crate) struct Customer {
     pub(crate) rng: Pcg32,
 }
 
+/// Which CPUs share a last-level cache: as many each, side by side, and fewer in the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caches {
+    cpus: u32,
+    each: u32,
+}
+
+impl Caches {
+    /// So many CPUs in so many caches, of which those are left out that would have none.
+    #[must_use]
+    pub fn new(cpus: u32, caches: u32) -> Self {
+        Self { cpus, each: cpus.div_ceil(caches.max(1)).max(1) }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.cpus.div_ceil(self.each)
+    }
+
+    /// How many CPUs there are.
+    #[must_use]
+    pub fn nr_cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// That of a CPU.
+    #[must_use]
+    pub fn of(&self, cpu: CpuId) -> u32 {
+        // A division takes as long as the rest of a look.
+        if self.each >= self.cpus { 0 } else { cpu / self.each }
+    }
+
+    /// The CPUs of a cache; of one that is not there, none.
+    #[must_use]
+    pub fn cpus_of(&self, cache: u32) -> Range<CpuId> {
+        (cache * self.each).min(self.cpus)..((cache + 1) * self.each).min(self.cpus)
+    }
+}
+
+/// The idle CPUs, by cache.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    caches: Caches,
+    sets: Vec<IdSet>,
+    /// Caches with idle CPUs, by bits.
+    some: u64,
+}
+
+impl Idle {
+    /// All are.
+    pub(crate) fn all(caches: Caches) -> Self {
+        let sets: Vec<IdSet> =
+            (0..caches.number()).map(|cache| IdSet::new(caches.cpus_of(cache).len() as u32, true)).collect();
+        Self { caches, some: u64::MAX >> (64 - sets.len()), sets }
+    }
+
+    /// The set that a CPU is in, and its number there.
+    fn place(&self, cpu: CpuId) -> (u32, u32) {
+        let cache = self.caches.of(cpu);
+        (cache, cpu - self.caches.cpus_of(cache).start)
+    }
+
+    pub(crate) fn insert(&mut self, cpu: CpuId) {
+        let (cache, id) = self.place(cpu);
+        self.sets[cache as usize].insert(id);
+        self.some |= 1 << cache;
+    }
+
+    pub(crate) fn remove(&mut self, cpu: CpuId) {
+        if self.some == 0 {
+            return;
+        }
+        let (cache, id) = self.place(cpu);
+        self.sets[cache as usize].remove(id);
+        if self.sets[cache as usize].any().is_none() {
+            self.some &= !(1 << cache);
+        }
+    }
+
+    /// `cpu`, if it is idle; else one near it.
+    fn near(&self, cpu: CpuId) -> Option<CpuId> {
+        if self.some == 0 {
+            return None;
+        }
+        let (home, id) = self.place(cpu);
+        if self.sets[home as usize].contains(id) {
+            return Some(cpu);
+        }
+        let most = (self.sets.len() as u32).next_power_of_two();
+        let cache = (0..most).map(|nth| placement_near(home, nth)).find(|&cache| self.some >> cache & 1 == 1)?;
+        Some(self.caches.cpus_of(cache).start + self.sets[cache as usize].any()?)
+    }
+}
+
 /// All that a scheduler may look at, and more than a real one can see: only [`crate::schedulers::cas`] looks at the ledger.
 #[derive(Debug)]
 pub struct Machine {
     pub(crate) now_ns: u64,
     pub(crate) cpus: Vec<Cpu>,
-    pub(crate) idle: IdSet,
+    pub(crate) idle: Idle,
     pub(crate) tasks: Vec<Task>,
     pub(crate) visits: Slab<Visit>,
     pub(crate) ledger: Ledger,
@@ -218,14 +314,20 @@ impl Machine {
     /// What the task that runs on a CPU has run since it was charged last, ns.
     #[must_use]
     pub fn unseen_ns(&self, cpu: CpuId) -> u64 {
-        self.now_ns - self.cpus[cpu as usize].since_ns
+        // It may not have begun: its CPU waits for a lock.
+        self.now_ns.saturating_sub(self.cpus[cpu as usize].since_ns)
     }
 
-    /// An idle CPU, the one where the task was last if that is idle.
+    /// Whether a CPU is still in the scheduler, where it waits for a lock.
+    #[must_use]
+    pub fn is_deciding(&self, cpu: CpuId) -> bool {
+        self.cpus[cpu as usize].since_ns > self.now_ns
+    }
+
+    /// An idle CPU, the one where the task was last if that is idle; else one that shares its cache, or is near.
     #[must_use]
     pub fn idle_cpu(&self, task: TaskId) -> Option<CpuId> {
-        let cpu = self.tasks[task as usize].cpu;
-        if self.idle.contains(cpu) { Some(cpu) } else { self.idle.any() }
+        self.idle.near(self.tasks[task as usize].cpu)
     }
 
     /// The account of unhappiness.

@@ -10,7 +10,10 @@ use std::{
 
 use anyhow::{Context, Result};
 use appease_scenario::Metric;
-use appease_sim::{Outcome, Scenario, SchedulerName, Simulation, compare, report, scale};
+use appease_sim::{
+    Outcome, Scenario, SchedulerName, Simulation, compare, report,
+    scale::{self, Axis},
+};
 use clap::{Parser, Subcommand};
 use comfy_table::{CellAlignment, Table, presets::NOTHING};
 use serde_json::json;
@@ -53,7 +56,33 @@ enum Command {
         /// About how many events to simulate for each figure
         #[arg(long, value_name = "N", default_value_t = 300_000, value_parser = clap::value_parser!(u64).range(1000..))]
         events: u64,
+        /// What grows; "locks" are CPUs, with what they wait for each other at queues, under appease
+        #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "tasks,customers,cpus,locks")]
+        axes: Vec<Growing>,
+        /// Schedulers, instead of all: rr, mlfq, cfs, eevdf, rbpe, cas, appease, steady
+        #[arg(long, value_name = "LIST", value_delimiter = ',')]
+        under: Vec<SchedulerName>,
     },
+}
+
+/// What `scale` measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Growing {
+    Tasks,
+    Customers,
+    Cpus,
+    Locks,
+}
+
+impl Growing {
+    fn axis(self) -> Option<Axis> {
+        match self {
+            Self::Tasks => Some(Axis::Tasks),
+            Self::Customers => Some(Axis::Customers),
+            Self::Cpus => Some(Axis::Cpus),
+            Self::Locks => None,
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -81,16 +110,39 @@ fn run(command: &Command) -> Result<()> {
             files.push(figures("analysis.json", &comparisons)?);
             write(out, &files)
         }
-        Command::Scale { out, events } => {
-            let costs = scale::measure(*events, |cost| {
-                let (axis, size, scheduler) = (format!("{:?}", cost.axis), cost.size, cost.scheduler);
-                eprintln!("{axis:>9} {size:>8} {scheduler:>8} {:>8.0} ns an event", cost.event_ns);
-            })?;
-            let mut files = scale::pictures(&costs)?;
-            files.push(figures("scale.json", &costs)?);
-            write(out, &files)
-        }
+        Command::Scale { out, events, axes, under } => measure(out, *events, axes, under),
     }
+}
+
+fn measure(out: &Path, events: u64, growing: &[Growing], under: &[SchedulerName]) -> Result<()> {
+    let axes: Vec<Axis> = growing.iter().filter_map(|growing| growing.axis()).collect();
+    let under = if under.is_empty() { &SchedulerName::ALL } else { under };
+    let costs = scale::measure(&axes, under, events, |cost| {
+        let (axis, size, scheduler) = (format!("{:?}", cost.axis), cost.size, cost.scheduler);
+        eprintln!("{axis:>9} {size:>8} {scheduler:>8} {:>8.0} ns an event", cost.event_ns);
+    })?;
+    let mut files = scale::pictures(&costs)?;
+    files.push(figures("scale.json", &costs)?);
+    if growing.contains(&Growing::Locks) {
+        let all = scale::measure_placing(events, |placing| {
+            eprintln!(
+                "{:>9} {:>8} {:>8.0} ns a decision, {:.1} CPUs looked at ({} at most), {:.3} domains, {:.2} locks, \
+                 {:.0} ns waited ({} at most)",
+                format!("{:?}", placing.queues),
+                placing.cpus,
+                placing.decision_ns,
+                placing.cpu_looks,
+                placing.most_cpu_looks,
+                placing.domain_looks,
+                placing.locked,
+                placing.waited_ns,
+                placing.longest_wait_ns,
+            );
+        })?;
+        files.push(scale::picture_of_placing(&all)?);
+        files.push(figures("scale-locks.json", &all)?);
+    }
+    write(out, &files)
 }
 
 fn figures(name: &str, figures: &impl serde::Serialize) -> Result<report::File> {

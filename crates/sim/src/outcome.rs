@@ -141,6 +141,25 @@ impl Counts {
     }
 }
 
+/// What a scheduler that tells of it spent on placing tasks, and at locks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Effort {
+    /// Wake-ups that looked for a CPU to take from a task that is worth less.
+    pub searches: u64,
+    /// CPUs that they looked at.
+    pub cpu_looks: u64,
+    /// Most CPUs that one of them looked at.
+    pub most_cpu_looks: u32,
+    /// Looks of CPUs into the queues of other domains.
+    pub domain_looks: u64,
+    /// How often a lock was taken.
+    pub locked: u64,
+    /// Time that CPUs waited for locks, ns.
+    pub waited_ns: u64,
+    /// The longest that one waited, ns.
+    pub longest_wait_ns: u64,
+}
+
 /// A scenario under one scheduler.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -154,6 +173,8 @@ pub struct Outcome {
     pub cpus: u32,
     /// What happened how often, from the beginning.
     pub counts: Counts,
+    /// What placing tasks took, in the measured time.
+    pub effort: Effort,
     /// Customers, those of interactive tasks first.
     pub customers: Vec<CustomerFigures>,
     /// Tasks.
@@ -182,6 +203,10 @@ impl Outcome {
         let mut scalar = |name: String, value: f64| metrics.insert(name, Metric::Scalar { value });
         scalar("system_unhappiness_ms".into(), self.mean_unhappiness_ns / MS as f64);
         scalar("events".into(), self.counts.events() as f64);
+        if self.effort.locked > 0 {
+            scalar("lock_wait_us".into(), self.effort.waited_ns as f64 / self.effort.locked as f64 / 1000.0);
+            scalar("lock_wait_most_us".into(), self.effort.longest_wait_ns as f64 / 1000.0);
+        }
         for tasks in &self.tasks {
             let capacity = self.duration_ns as f64 * f64::from(self.cpus);
             scalar(format!("{}_cpu_pct", tasks.id), 100.0 * tasks.ran_ns as f64 / capacity);

@@ -1,19 +1,27 @@
 //! What a decision and a message cost as tasks, customers and CPUs grow: time of the host's CPU, by the simulation itself.
 //!
 //! Its figures are those of the simulator's own queues. They grow as those of the kernel's would where both have the same
-//! structure (a heap here, a red-black tree there; a look at each CPU in both); the nanoseconds are not the kernel's.
+//! structure (a heap here, a red-black tree there; as many looks at CPUs in both); the nanoseconds are not the kernel's.
+//! What CPUs wait for locks is simulated time ([`crate::schedulers::locks`]), with queues for each cache and with one set of
+//! queues for all CPUs.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::{
-    Counts, SECOND, Scenario, SchedulerName, Simulation,
+    Counts, Effort, SECOND, Scenario, SchedulerName, Simulation,
     plot::{Chart, Marks, PlotError, Series},
     report::File,
 };
 
 /// Simulated time in which tasks are made, which is not measured, s.
 const START_S: f64 = 0.001;
+
+/// The same where locks are simulated, s: by then CPUs that began at the same instant are out of step.
+const LOCKS_START_S: f64 = 0.1;
+
+/// CPUs that share a cache where locks are simulated, as many as one domain can have.
+pub const CPUS_OF_A_CACHE: u64 = 64;
 
 /// Runs of each scenario.
 const RUNS: u32 = 3;
@@ -60,6 +68,10 @@ impl Axis {
     ///
     /// When the size is more than a scenario may have.
     pub fn scenario(self, size: u64, events: u64, asks: bool) -> Result<Scenario, crate::Error> {
+        Scenario::parse(&self.text(size, events, asks, START_S, ""), "scale")
+    }
+
+    fn text(self, size: u64, events: u64, asks: bool, start_s: f64, more: &str) -> String {
         let (cpus, workers, hogs, customers) = match self {
             Self::Tasks => (4, 16.min(size / 4), size - 2 * 16.min(size / 4), 100),
             Self::Customers => (size.div_ceil(500), 4 * size.div_ceil(500), 8, size),
@@ -72,15 +84,14 @@ impl Axis {
         } else {
             "work_ms = { exponential = 1 }"
         };
-        let text = format!(
-            "name = \"scale\"\ncpus = {cpus}\nduration_s = {duration_s}\nsettle_s = {START_S}\n\
+        format!(
+            "name = \"scale\"\ncpus = {cpus}\nduration_s = {duration_s}\nsettle_s = {start_s}\n{more}\
              [[hog]]\nid = \"hogs\"\nnumber = {hogs}\n\
              [[server]]\nid = \"front\"\nnumber = {workers}\n{front}\n\
              [[server]]\nid = \"back\"\nnumber = {workers}\nwork_ms = {{ exponential = 0.3 }}\n\
              [[customer]]\nid = \"customers\"\nnumber = {customers}\nto = \"front\"\n\
              arrivals = {{ open_ms = {{ exponential = 1000 }} }}\n"
-        );
-        Scenario::parse(&text, "scale")
+        )
     }
 }
 
@@ -122,11 +133,125 @@ pub fn timed(scenario: &Scenario, scheduler: SchedulerName) -> (Counts, f64) {
 }
 
 fn timed_once(scenario: &Scenario, scheduler: SchedulerName) -> (Counts, f64) {
+    let (counts, _, taken_s) = observed_once(scenario, scheduler);
+    (counts, taken_s)
+}
+
+fn observed_once(scenario: &Scenario, scheduler: SchedulerName) -> (Counts, Effort, f64) {
     let mut simulation = Simulation::new(scenario, scheduler, None);
-    simulation.run_until((START_S * SECOND as f64) as u64);
+    simulation.run_until((scenario.settle_s.get_ref() * SECOND as f64) as u64);
     let (before, began_s) = (simulation.counts(), cpu_time_s());
     let outcome = simulation.run();
-    (outcome.counts.since(&before), cpu_time_s() - began_s)
+    (outcome.counts.since(&before), outcome.effort, cpu_time_s() - began_s)
+}
+
+/// How queues are shared where locks are simulated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Queues {
+    /// Each cache of [`CPUS_OF_A_CACHE`] CPUs has its own.
+    OfCaches,
+    /// All CPUs have the same.
+    OfAll,
+}
+
+impl Queues {
+    /// Both forms.
+    pub const ALL: [Self; 2] = [Self::OfCaches, Self::OfAll];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::OfCaches => "queues for each cache",
+            Self::OfAll => "one set of queues",
+        }
+    }
+}
+
+/// What placing tasks cost on a machine of so many CPUs under `appease`, locks included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Placing {
+    /// How queues are shared.
+    pub queues: Queues,
+    /// CPUs of the machine.
+    pub cpus: u64,
+    /// Decisions.
+    pub decisions: u64,
+    /// Host time for each decision, ns.
+    pub decision_ns: f64,
+    /// CPUs that a wake-up looked at that found no idle one, on the average.
+    pub cpu_looks: f64,
+    /// And at most.
+    pub most_cpu_looks: u32,
+    /// Other domains that were looked at, for each decision.
+    pub domain_looks: f64,
+    /// Locks that were taken, for each decision.
+    pub locked: f64,
+    /// Simulated time that CPUs waited for locks, for each decision, ns.
+    pub waited_ns: f64,
+    /// The longest that one waited, ns.
+    pub longest_wait_ns: u64,
+}
+
+/// Measures what placing tasks costs on a machine of so many CPUs, with about so many events.
+///
+/// # Errors
+///
+/// When the scenario cannot be made.
+pub fn placing(queues: Queues, cpus: u64, events: u64) -> Result<Placing, crate::Error> {
+    let caches = if queues == Queues::OfCaches { cpus.div_ceil(CPUS_OF_A_CACHE) } else { 1 };
+    let text = Axis::Cpus.text(cpus, events, true, LOCKS_START_S, &format!("caches = {caches}\nlocks = true\n"));
+    let scenario = Scenario::parse(&text, "scale")?;
+    let (mut counts, mut effort, mut taken_s) = (Counts::default(), Effort::default(), f64::INFINITY);
+    for _ in 0..RUNS {
+        let (happened, spent, this_s) = observed_once(&scenario, SchedulerName::Appease);
+        (counts, effort, taken_s) = (happened, spent, taken_s.min(this_s));
+    }
+    let each = |number: f64| number / counts.decisions.max(1) as f64;
+    Ok(Placing {
+        queues,
+        cpus,
+        decisions: counts.decisions,
+        decision_ns: each(taken_s * 1e9),
+        cpu_looks: effort.cpu_looks as f64 / effort.searches.max(1) as f64,
+        most_cpu_looks: effort.most_cpu_looks,
+        domain_looks: each(effort.domain_looks as f64),
+        locked: each(effort.locked as f64),
+        waited_ns: each(effort.waited_ns as f64),
+        longest_wait_ns: effort.longest_wait_ns,
+    })
+}
+
+/// The same for all sizes; tells of each as it is done.
+///
+/// # Errors
+///
+/// When a scenario cannot be made.
+pub fn measure_placing(events: u64, mut tell: impl FnMut(&Placing)) -> Result<Vec<Placing>, crate::Error> {
+    let mut all = Vec::new();
+    for queues in Queues::ALL {
+        for &cpus in Axis::Cpus.sizes() {
+            let placing = placing(queues, cpus, events)?;
+            tell(&placing);
+            all.push(placing);
+        }
+    }
+    Ok(all)
+}
+
+/// The picture: waiting for locks against CPUs.
+///
+/// # Errors
+///
+/// When it cannot be drawn.
+pub fn picture_of_placing(all: &[Placing]) -> Result<File, PlotError> {
+    let series = Queues::ALL.map(|queues| {
+        let of = all.iter().filter(|placing| placing.queues == queues);
+        let points = of.map(|placing| (placing.cpus as f64, placing.waited_ns / 1000.0)).collect();
+        Series { name: queues.name().into(), marks: Marks::Line(points) }
+    });
+    let title = "Waiting for locks at each decision, as CPUs grow";
+    let chart = Chart { title, x: "CPUs", y: "simulated µs", log_x: true, series: &series };
+    Ok(File { name: "scale-locks.svg".into(), content: chart.svg()? })
 }
 
 /// What this thread had of the host's CPUs: what else the host does is not in it.
@@ -135,17 +260,22 @@ fn cpu_time_s() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Measures all sizes of all axes under all schedulers, with about so many events each; tells of each as it is done.
+/// Measures all sizes of these axes under these schedulers, with about so many events each; tells of each as it is done.
 ///
 /// # Errors
 ///
 /// When a scenario cannot be made.
-pub fn measure(events: u64, mut tell: impl FnMut(&Cost)) -> Result<Vec<Cost>, crate::Error> {
+pub fn measure(
+    axes: &[Axis],
+    under: &[SchedulerName],
+    events: u64,
+    mut tell: impl FnMut(&Cost),
+) -> Result<Vec<Cost>, crate::Error> {
     let mut costs = Vec::new();
-    for axis in Axis::ALL {
+    for &axis in axes {
         for &size in axis.sizes() {
             let (asking, plain) = (axis.scenario(size, events, true)?, axis.scenario(size, events, false)?);
-            for scheduler in SchedulerName::ALL {
+            for &scheduler in under {
                 let (counts, taken_s) = timed(&asking, scheduler);
                 let (fewer, sooner_s) = timed(&plain, scheduler);
                 let more = counts.messages.saturating_sub(fewer.messages);
@@ -176,13 +306,15 @@ pub fn measure(events: u64, mut tell: impl FnMut(&Cost)) -> Result<Vec<Cost>, cr
 ///
 /// When one cannot be drawn.
 pub fn pictures(costs: &[Cost]) -> Result<Vec<File>, PlotError> {
-    Axis::ALL
-        .into_iter()
+    let mut axes = Axis::ALL.to_vec();
+    axes.retain(|&axis| costs.iter().any(|cost| cost.axis == axis));
+    axes.into_iter()
         .map(|axis| {
             let of =
                 |scheduler| costs.iter().filter(move |cost: &&Cost| cost.axis == axis && cost.scheduler == scheduler);
             let series: Vec<Series> = SchedulerName::ALL
                 .into_iter()
+                .filter(|&scheduler| of(scheduler).next().is_some())
                 .map(|scheduler| Series {
                     name: scheduler.to_string(),
                     marks: Marks::Line(of(scheduler).map(|cost| (cost.size as f64, cost.event_ns)).collect()),

@@ -13,6 +13,8 @@ use crate::{Alpha, Nice, SchedulerName, Weight, distribution::Time};
 
 /// Most CPUs of a simulated machine.
 pub const MOST_CPUS: u32 = 4096;
+/// Most last-level caches, as many as the scheduler has domains.
+pub const MOST_CACHES: u32 = 64;
 /// Most tasks, and most customers.
 pub const MOST_TASKS: u64 = 1_000_000;
 /// Longest simulated time, s.
@@ -31,6 +33,12 @@ pub struct Scenario {
     pub summary: String,
     /// CPUs of the machine, 1 to 4096.
     pub cpus: Spanned<u32>,
+    /// Last-level caches, 1 to 64, each of as many CPUs; of the schedulers, `appease` has queues for each.
+    #[serde(default = "one_cache")]
+    pub caches: Spanned<u32>,
+    /// Whether CPUs wait for each other at the locks of queues: under `appease` alone.
+    #[serde(default)]
+    pub locks: bool,
     /// Simulated time that is measured, s.
     pub duration_s: Spanned<f64>,
     /// Simulated time before that, s.
@@ -199,6 +207,10 @@ fn one() -> u64 {
     1
 }
 
+fn one_cache() -> Spanned<u32> {
+    plain(1)
+}
+
 fn one_task() -> Spanned<u64> {
     plain(1)
 }
@@ -291,6 +303,8 @@ impl Scenario {
     fn check(&self) -> Result<(), Fault> {
         let cpus = *self.cpus.get_ref();
         within(&self.cpus, (1..=MOST_CPUS).contains(&cpus), "cpus", "a number from 1 to 4096")?;
+        let shares = (1..=MOST_CACHES.min(cpus)).contains(self.caches.get_ref());
+        within(&self.caches, shares, "caches", "a number from 1 to 64, and no more than there are CPUs")?;
         let duration_s = *self.duration_s.get_ref();
         let lasts = duration_s > 0.0 && duration_s <= LONGEST_S;
         within(&self.duration_s, lasts, "duration_s", "seconds above 0, up to 100000")?;

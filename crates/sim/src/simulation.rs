@@ -10,10 +10,9 @@ use crate::{
     Answer, Counts, CpuId, CustomerFigures, MS, Machine, Message, MessageKind, NONE, Outcome, SECOND, Scenario,
     Scheduler, SchedulerName, TaskFigures, TaskId, VisitId,
     distribution::stream,
-    machine::{Cpu, Customer, Group, Kind, Pace, State, Target, Visit},
+    machine::{Caches, Cpu, Customer, Group, Idle, Kind, Pace, State, Target, Visit},
     parts::Parts,
     schedulers::{Waker, Why},
-    set::IdSet,
     unhappiness::{RequestId, ShareId},
 };
 
@@ -78,6 +77,8 @@ pub struct Simulation {
     /// The CPU whose task is between two pieces of work, and whether that task is displaced meanwhile.
     stepping: CpuId,
     gives_way: bool,
+    /// CPUs wait at the scheduler's locks.
+    has_locks: bool,
     tick_ns: u64,
     settle_ns: u64,
     end_ns: u64,
@@ -107,7 +108,7 @@ impl Simulation {
         let machine = Machine {
             now_ns: 0,
             cpus: vec![Cpu { running: NONE, since_ns: 0, slice_end_ns: 0, turn: 0 }; cpus as usize],
-            idle: IdSet::new(cpus, true),
+            idle: Idle::all(Caches::new(cpus, *scenario.caches.get_ref())),
             tasks: parts.tasks,
             visits: Slab::new(),
             ledger: parts.ledger,
@@ -127,6 +128,7 @@ impl Simulation {
             task_figures: parts.task_figures,
             stepping: NONE,
             gives_way: false,
+            has_locks: scenario.locks,
             tick_ns: (scenario.tick_ms.get_ref() * MS as f64) as u64,
             settle_ns,
             end_ns: settle_ns + nanos(*scenario.duration_s.get_ref()),
@@ -173,6 +175,7 @@ impl Simulation {
     pub fn run(mut self) -> Outcome {
         while self.step() {}
         self.account_all();
+        let effort = self.scheduler.locks().map(|locks| locks.effort()).unwrap_or_default();
         let mut tasks = self.task_figures;
         for (figures, group) in tasks.iter_mut().zip(&self.groups) {
             let members = &self.machine.tasks[group.first as usize..][..group.number as usize];
@@ -186,6 +189,7 @@ impl Simulation {
             duration_ns: self.end_ns - self.settle_ns,
             cpus: self.machine.nr_cpus(),
             counts: self.counts,
+            effort,
             customers: self.customer_figures,
             tasks,
             mean_unhappiness_ns: self.machine.ledger.mean_of_system(self.end_ns),
@@ -199,6 +203,11 @@ impl Simulation {
             return false;
         };
         self.machine.now_ns = at_ns;
+        if self.has_locks
+            && let Some(locks) = self.scheduler.locks()
+        {
+            locks.advance(at_ns);
+        }
         match event {
             Event::Stop(cpu, turn) if self.machine.cpus[cpu as usize].turn == turn => self.stop(cpu),
             Event::Stop(..) => {}
@@ -220,6 +229,9 @@ impl Simulation {
         self.account_all();
         self.machine.tasks.iter_mut().for_each(|task| task.ran_ns = 0);
         self.machine.ledger.restart_mean(self.machine.now_ns);
+        if let Some(locks) = self.scheduler.locks() {
+            locks.restart();
+        }
         for figures in &mut self.customer_figures {
             // What is under way counts as sent.
             figures.sent -= figures.answered;
@@ -233,6 +245,8 @@ impl Simulation {
     fn begin_group(&mut self, group: u32) {
         let (first, number) = (self.groups[group as usize].first, self.groups[group as usize].number);
         for task in first..first + number {
+            // Made by one CPU, one after another, a million would take a second.
+            self.enter_scheduler(self.machine.now_ns);
             self.scheduler.add(&self.machine, task);
             match self.groups[group as usize].kind {
                 Kind::Hog => {
@@ -262,14 +276,31 @@ impl Simulation {
 
     // CPUs
 
+    /// A CPU that is in the scheduler now is not further than this.
+    fn enter_scheduler(&mut self, ns: u64) {
+        if self.has_locks
+            && let Some(locks) = self.scheduler.locks()
+        {
+            locks.enter(ns);
+        }
+    }
+
+    /// When the CPU that is in the scheduler now will leave it, ns: what waits for its locks comes between.
+    fn leaves_scheduler_ns(&mut self) -> u64 {
+        let left_ns = if self.has_locks { self.scheduler.locks().map_or(0, |locks| locks.at_ns()) } else { 0 };
+        left_ns.max(self.machine.now_ns)
+    }
+
     /// Brings all accounts of a running task up to now.
     fn account(&mut self, cpu: CpuId) {
         let Cpu { running, since_ns, .. } = self.machine.cpus[cpu as usize];
-        let (now_ns, ran_ns) = (self.machine.now_ns, self.machine.now_ns - since_ns);
+        let now_ns = self.machine.now_ns;
+        // It may not have begun: its CPU waits for a lock.
+        let ran_ns = now_ns.saturating_sub(since_ns);
         let task = &mut self.machine.tasks[running as usize];
         task.ran_ns += ran_ns;
         task.remaining_ns = task.remaining_ns.saturating_sub(ran_ns);
-        self.machine.cpus[cpu as usize].since_ns = now_ns;
+        self.machine.cpus[cpu as usize].since_ns = now_ns.max(since_ns);
         if ran_ns > 0 {
             self.scheduler.charge(&self.machine, cpu, running, ran_ns);
         }
@@ -314,6 +345,11 @@ impl Simulation {
     /// What runs on `cpu` stops for a moment or for longer; the CPU still counts as its own.
     fn leave_cpu(&mut self, cpu: CpuId) {
         self.account(cpu);
+        if self.has_locks {
+            // One that is called while it waits for a lock hears of it afterwards.
+            let ns = self.leaves_scheduler_ns().max(self.machine.cpus[cpu as usize].since_ns);
+            self.enter_scheduler(ns);
+        }
         if let Some((request, share)) = self.machine.serves(self.machine.cpus[cpu as usize].running) {
             self.machine.ledger.stop(share, self.machine.now_ns);
             self.scheduler.changed(&self.machine, request);
@@ -341,7 +377,7 @@ impl Simulation {
             return;
         };
         self.machine.idle.remove(cpu);
-        let now_ns = self.machine.now_ns;
+        let now_ns = self.leaves_scheduler_ns();
         let entry = &mut self.machine.tasks[task as usize];
         entry.cpu = cpu;
         entry.state = State::Running;
@@ -366,14 +402,17 @@ impl Simulation {
     /// Lets what is on `cpu` run until its work or its slice ends.
     fn go_on(&mut self, cpu: CpuId) {
         let Cpu { running, slice_end_ns, .. } = self.machine.cpus[cpu as usize];
-        let now_ns = self.machine.now_ns;
+        let now_ns = self.leaves_scheduler_ns();
         if let Some((request, share)) = self.machine.serves(running) {
-            self.machine.ledger.start(share, now_ns);
+            // Time at locks counts as served: accounts are kept in the order of events.
+            self.machine.ledger.start(share, self.machine.now_ns);
             self.scheduler.changed(&self.machine, request);
         }
         let entry = &mut self.machine.cpus[cpu as usize];
         entry.turn += 1;
-        let end_ns = slice_end_ns.min(now_ns.saturating_add(self.machine.tasks[running as usize].remaining_ns));
+        entry.since_ns = now_ns;
+        let end_ns =
+            slice_end_ns.max(now_ns).min(now_ns.saturating_add(self.machine.tasks[running as usize].remaining_ns));
         self.events.push(end_ns, Event::Stop(cpu, entry.turn));
     }
 
@@ -398,12 +437,17 @@ impl Simulation {
         let Some(cpu) = self.scheduler.enqueue(&self.machine, task, why) else { return };
         if cpu == self.stepping {
             self.gives_way = true;
-        } else if self.machine.cpus[cpu as usize].running == NONE {
+            return;
+        }
+        let waker_ns = self.leaves_scheduler_ns();
+        if self.machine.cpus[cpu as usize].running == NONE {
             self.dispatch(cpu);
         } else {
             self.leave_cpu(cpu);
             self.displace(cpu, self.machine.cpus[cpu as usize].running);
         }
+        // The one that woke the task need not wait for the one that was called.
+        self.enter_scheduler(waker_ns);
     }
 
     /// A task has done its work: what comes of that.

@@ -74,6 +74,11 @@ fn numbers_out_of_range() {
     let with = |from: &str, to: &str| refused(&HOG.replace(from, to));
     assert_eq!(with("cpus = 1", "cpus = 0"), "line 2: cpus 0 is out of range: write a number from 1 to 4096");
     assert_eq!(with("cpus = 1", "cpus = 4097"), "line 2: cpus 4097 is out of range: write a number from 1 to 4096");
+    let caches = "a number from 1 to 64, and no more than there are CPUs";
+    for (machine, number) in [("cpus = 99\ncaches = 0", 0), ("cpus = 99\ncaches = 65", 65), ("cpus = 1\ncaches = 2", 2)]
+    {
+        assert_eq!(with("cpus = 1", machine), format!("line 3: caches {number} is out of range: write {caches}"));
+    }
     let message = with("0.1", "nan");
     assert_eq!(message, "line 3: duration_s NaN is out of range: write seconds above 0, up to 100000");
     let message = refused(&format!("{HOG}number = 1000001\n"));

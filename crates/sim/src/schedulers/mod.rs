@@ -4,6 +4,7 @@ pub mod appease;
 pub mod cas;
 pub mod cfs;
 pub mod eevdf;
+pub mod locks;
 pub mod mlfq;
 mod others;
 mod percpu;
@@ -15,7 +16,8 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{CpuId, Machine, Message, SECOND, Scenario, TaskId, VisitId, unhappiness::RequestId};
+use self::locks::Locks;
+use crate::{CpuId, Machine, Message, SECOND, Scenario, TaskId, VisitId, machine::Caches, unhappiness::RequestId};
 
 /// Why a task is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +86,11 @@ pub trait Scheduler {
 
     /// It looks at things.
     fn look(&mut self, _machine: &Machine) {}
+
+    /// The locks of its queues, for one that tells of them.
+    fn locks(&mut self) -> Option<&mut Locks> {
+        None
+    }
 }
 
 /// The schedulers by name.
@@ -153,7 +160,10 @@ impl SchedulerName {
                 Box::new(rbpe::Rbpe::new(rbpe::table(), load, cfs::Tunables::of(cpus), cpus, tasks))
             }
             Self::Cas => Box::new(cas::Cas::new(cpus, tasks)),
-            Self::Appease => Box::new(appease::Appease::new(cpus, tasks)),
+            Self::Appease => {
+                let caches = Caches::new(cpus, *scenario.caches.get_ref());
+                Box::new(appease::Appease::with_caches(caches, tasks, scenario.locks))
+            }
             Self::Steady => Box::new(steady::Steady::new(tasks)),
         }
     }

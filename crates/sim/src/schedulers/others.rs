@@ -1,5 +1,5 @@
 //! The other lane of our policies (`bpf/others.bpf.h`): weighted fair queueing by deadlines, computed by
-//! `bpf/policy/progress.h` through `appease-policy`. One queue for all CPUs.
+//! `bpf/policy/progress.h` through `appease-policy`. A queue for each domain; the clock is the machine's.
 
 use std::collections::BTreeMap;
 
@@ -30,16 +30,17 @@ struct Entity {
 #[derive(Debug)]
 pub(super) struct Others {
     entities: Vec<Entity>,
-    queue: Heap<u64>,
+    queues: Vec<Heap<u64>>,
     vtime: u64,
     /// When somebody last took a CPU from another, by CPU.
     displaced_ns: BTreeMap<CpuId, u64>,
 }
 
 impl Others {
-    pub(super) fn new(tasks: usize) -> Self {
+    pub(super) fn new(tasks: usize, domains: u32) -> Self {
         let entity = Entity { vtime: 0, turn_ns: 0, burst_ns: SLICE_NS, ran_ns: 0 };
-        Self { entities: vec![entity; tasks], queue: Heap::default(), vtime: 0, displaced_ns: BTreeMap::new() }
+        let queues = vec![Heap::default(); domains as usize];
+        Self { entities: vec![entity; tasks], queues, vtime: 0, displaced_ns: BTreeMap::new() }
     }
 
     fn of(&mut self, task: TaskId) -> &mut Entity {
@@ -84,27 +85,27 @@ impl Others {
         progress_deadline(entity.vtime, entity.burst_ns, SLICE_NS)
     }
 
-    pub(super) fn push(&mut self, at: &mut Positions, task: TaskId) {
+    pub(super) fn push(&mut self, at: &mut Positions, domain: u32, task: TaskId) {
         let clock = self.vtime;
         let entity = self.of(task);
         entity.vtime = progress_catch_up(entity.vtime, clock, SLICE_NS);
         let deadline = self.deadline(task);
-        self.queue.push(at, task, deadline);
+        self.queues[domain as usize].push(at, task, deadline);
     }
 
-    pub(super) fn pop(&mut self, at: &mut Positions) -> Option<TaskId> {
-        let (_, task) = self.queue.pop(at)?;
+    pub(super) fn pop(&mut self, at: &mut Positions, domain: u32) -> Option<TaskId> {
+        let (_, task) = self.queues[domain as usize].pop(at)?;
         self.vtime = self.vtime.max(self.entities[task as usize].vtime);
         Some(task)
     }
 
-    pub(super) fn remove(&mut self, at: &mut Positions, task: TaskId) {
-        self.queue.remove(at, task);
+    pub(super) fn remove(&mut self, at: &mut Positions, domain: u32, task: TaskId) {
+        self.queues[domain as usize].remove(at, task);
     }
 
-    /// Whether a task, whose slice is over, comes before all that wait.
-    pub(super) fn is_first(&self, task: TaskId) -> bool {
-        self.queue.peek().is_some_and(|(first, _)| self.deadline(task) < first)
+    /// Whether a task, whose slice is over, comes before all that wait in a domain.
+    pub(super) fn is_first(&self, domain: u32, task: TaskId) -> bool {
+        self.queues[domain as usize].peek().is_some_and(|(first, _)| self.deadline(task) < first)
     }
 
     /// Whether one that wakes up takes the CPU from `running`, taken to be in this lane. Unlike in the scheduler, one that is refused ends no turn early.
@@ -127,12 +128,12 @@ impl Others {
         keeps_ns == 0
     }
 
-    pub(super) fn len(&self) -> usize {
-        self.queue.len()
+    pub(super) fn len(&self, domain: u32) -> usize {
+        self.queues[domain as usize].len()
     }
 
-    /// In no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = TaskId> {
-        self.queue.iter().map(|(_, task)| task)
+    /// Those of a domain, in no order.
+    pub(super) fn iter(&self, domain: u32) -> impl Iterator<Item = TaskId> {
+        self.queues[domain as usize].iter().map(|(_, task)| task)
     }
 }

@@ -17,7 +17,7 @@ impl Steady {
     /// For so many tasks.
     #[must_use]
     pub fn new(tasks: usize) -> Self {
-        Self { others: Others::new(tasks), at: Positions::new(tasks) }
+        Self { others: Others::new(tasks, 1), at: Positions::new(tasks) }
     }
 }
 
@@ -31,7 +31,7 @@ impl Scheduler for Steady {
         if wakes_up {
             self.others.wakes(task);
         }
-        self.others.push(&mut self.at, task);
+        self.others.push(&mut self.at, 0, task);
         machine.idle_cpu(task).or_else(|| {
             let cpu = machine.task(task).cpu;
             let running = machine.running(cpu).filter(|_| wakes_up)?;
@@ -40,7 +40,7 @@ impl Scheduler for Steady {
     }
 
     fn pick(&mut self, _machine: &Machine, _cpu: CpuId) -> Option<TaskId> {
-        let task = self.others.pop(&mut self.at)?;
+        let task = self.others.pop(&mut self.at, 0)?;
         self.others.begins(task);
         Some(task)
     }

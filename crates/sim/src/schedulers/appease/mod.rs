@@ -5,15 +5,17 @@
 //! - `requests`: requests and customers, and when a request is over,
 //! - `process`: whom a process serves, the turns that it is lent, and who pays for its turns,
 //! - `fair`: the attended lane's queues,
-//! - `super::others`: the other lane's queue,
+//! - `super::others`: the other lane's queues,
+//! - `domains`: which CPUs share a cache, and so queues, and when one takes another one's work,
 //! - here: the lanes, and who is next.
 //!
 //! Only what a kernel can see counts: a request is opened when a process reads it, not when it was sent; of an answer
 //! it is seen that a process writes back to the customer, not whether that is all. Left out, since nothing here has
 //! them: threads, kernel threads, realtime tasks, batch and idle ones, locks, shared memory, programs that must not be
-//! interrupted, sound; and the short cuts for idle CPUs and for two that wake each other on an idle machine with one
+//! interrupted, sound; that a called CPU is waited for, and interrupts of CPUs; and the short cuts for idle CPUs and for two that wake each other on an idle machine with one
 //! CPU, which save instructions and change no order that a customer could feel.
 
+mod domains;
 mod fair;
 mod process;
 mod requests;
@@ -21,19 +23,22 @@ mod requests;
 use std::collections::VecDeque;
 
 use appease_policy::{
-    PROGRESS_PIECE_NS, progress_next_share, progress_overdue_fits, progress_overdue_until, progress_owed,
+    PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PROGRESS_PIECE_NS, progress_next_share, progress_overdue_fits,
+    progress_overdue_until, progress_owed,
 };
 
 use self::{
-    fair::{Fair, queue_of},
+    domains::Domains,
+    fair::{FAIR_QUEUES, Fair, queue_of},
     process::{Attention, LOAN_NS, Process},
     requests::Requests,
 };
 use super::{
-    Scheduler, Why,
+    Scheduler, Waker, Why,
+    locks::Locks,
     others::{Others, SLICE_NS},
 };
-use crate::{CpuId, MS, Machine, Message, SECOND, TaskId, VisitId, heap::Positions};
+use crate::{CpuId, MS, Machine, Message, SECOND, TaskId, VisitId, heap::Positions, machine::Caches};
 
 // Settings of the programs, which stand beside their maps and not in the headers.
 const PIECE_NS: u64 = PROGRESS_PIECE_NS as u64;
@@ -69,6 +74,17 @@ struct Cpu {
     held: Option<TaskId>,
     /// Who displaces what runs there: it is next, whoever else waits.
     local: Option<TaskId>,
+    /// It is idle, and was given a task directly: past the queue through which that goes here.
+    is_given: bool,
+}
+
+/// Queues of a domain that have locks: those of the attended lane, the other lane's, and that of the overdue.
+const OF_OTHERS: usize = FAIR_QUEUES;
+const OF_OVERDUE: usize = FAIR_QUEUES + 1;
+const LOCKS: usize = FAIR_QUEUES + 2;
+
+fn lock(domain: u32, queue: usize) -> usize {
+    domain as usize * LOCKS + queue
 }
 
 /// What a task is right now.
@@ -99,25 +115,38 @@ pub struct Appease {
     /// By visit: what the message that is on its way to it says.
     stamps: Vec<Attention>,
     cpus: Vec<Cpu>,
+    domains: Domains,
     fair: Fair,
     others: Others,
-    overdue: VecDeque<TaskId>,
+    /// By domain.
+    overdue: Vec<VecDeque<TaskId>>,
+    locks: Locks,
     at: Positions,
     scans: u64,
 }
 
 impl Appease {
-    /// As it is attached to a machine.
+    /// As it is attached to a machine of one cache.
     #[must_use]
     pub fn new(cpus: u32, tasks: usize) -> Self {
+        Self::with_caches(Caches::new(cpus, 1), tasks, false)
+    }
+
+    /// As it is attached to a machine, with or without the time that its queues' locks take.
+    #[must_use]
+    pub fn with_caches(caches: Caches, tasks: usize, has_locks: bool) -> Self {
+        let (cpus, domains) = (caches.nr_cpus(), Domains::new(caches));
+        let number = domains.number();
         Self {
             requests: Requests::new(),
             processes: vec![Process::NEW; tasks],
             stamps: Vec::new(),
             cpus: vec![Cpu::default(); cpus as usize],
-            fair: Fair::new(cpus),
-            others: Others::new(tasks),
-            overdue: VecDeque::new(),
+            domains,
+            fair: Fair::new(cpus, number),
+            others: Others::new(tasks, number),
+            overdue: vec![VecDeque::new(); number as usize],
+            locks: Locks::new(if has_locks { number as usize * LOCKS } else { 0 }),
             at: Positions::new(tasks),
             scans: 0,
         }
@@ -128,7 +157,9 @@ impl Appease {
     }
 
     fn worth_of(&self, machine: &Machine, cpu: CpuId, queue: usize, key: u64) -> Worth {
-        let Some(running) = machine.running(cpu).filter(|_| self.cpus[cpu as usize].local.is_none()) else {
+        // One that is called is called once.
+        let is_called = machine.is_deciding(cpu) || self.cpus[cpu as usize].local.is_some();
+        let Some(running) = machine.running(cpu).filter(|_| !is_called) else {
             return Worth::Keeping;
         };
         let standing = self.judge(running, machine.now_ns());
@@ -139,78 +170,180 @@ impl Appease {
         if self.cpus[cpu as usize].turn && !self.fair.is_modest(queue) { Worth::Keeping } else { Worth::Nothing }
     }
 
-    /// The CPU that does the least important work, the nearest first.
-    fn find_victim(&self, machine: &Machine, task: TaskId, key: u64) -> Option<CpuId> {
+    /// A CPU that does less important work than a task would which wakes up: the one that woke it, the one where it ran,
+    /// others of its domain, those of other domains. As far as they are looked at, as `find_victim()` does.
+    fn find_victim(&mut self, machine: &Machine, task: TaskId, key: u64, waking: Option<CpuId>) -> Option<CpuId> {
         let (own, queue) = (machine.task(task).cpu, self.queue_for(task));
-        let mut less = None;
-        for cpu in std::iter::once(own).chain((0..machine.nr_cpus()).filter(|&cpu| cpu != own)) {
-            match self.worth_of(machine, cpu, queue, key) {
-                Worth::Nothing => return Some(cpu),
-                Worth::Less => less = less.or(Some(cpu)),
-                Worth::Keeping => {}
+        let mut looks = 0;
+        let mut worth = |this: &Self, cpu: CpuId| {
+            looks += 1;
+            this.worth_of(machine, cpu, queue, key)
+        };
+        let mut find = || {
+            if let Some(cpu) = waking.filter(|&cpu| cpu != own && worth(self, cpu) == Worth::Nothing) {
+                return Some(cpu);
             }
-        }
-        less
+            let worth_of_own = worth(self, own);
+            if worth_of_own == Worth::Nothing {
+                return Some(own);
+            }
+            let home = self.domains.of(own);
+            for domain in std::iter::once(home).chain(self.domains.others(home)).take(PLACEMENT_DOMAIN_LOOKS as usize) {
+                let mut cpus = self.domains.plain_cpus(domain).take(PLACEMENT_CPU_LOOKS as usize);
+                if let Some(cpu) = cpus.find(|&cpu| worth(self, cpu) == Worth::Nothing) {
+                    return Some(cpu);
+                }
+            }
+            if worth_of_own == Worth::Less {
+                return Some(own);
+            }
+            let mut cpus = self.domains.next_cpus(home).take(PLACEMENT_CPU_LOOKS as usize);
+            cpus.find(|&cpu| worth(self, cpu) == Worth::Less)
+        };
+        let found = find();
+        self.locks.note_search(looks);
+        found
     }
 
-    /// Queues an attended task by its key; if it wakes up, on the CPU of a task that is worth less. That CPU, if any.
+    /// Queues an attended task by its key; if it wakes up, a CPU is called whose task is worth less. The waking CPU, or
+    /// an idle one, takes it at once.
     fn queue_attended(
         &mut self,
         machine: &Machine,
         task: TaskId,
         standing: &Standing,
-        wakes_up: bool,
+        waker: Option<Waker>,
     ) -> Option<CpuId> {
         let now_ns = machine.now_ns();
-        self.note_turn(task, standing, wakes_up);
+        self.note_turn(task, standing, waker.is_some());
         let process = &mut self.processes[task as usize];
         process.lane = Lane::Attended;
         process.queued_ns = now_ns;
         process.slice_ns = if standing.on_loan { LOAN_NS } else { SLICE_NS };
         let (queue, key) = (self.queue_for(task), standing.key.min(now_ns + LATEST_NS));
-        self.fair.fills(queue);
-        if wakes_up && let Some(cpu) = machine.idle_cpu(task).or_else(|| self.find_victim(machine, task, key)) {
-            // What a modest customer has in place of the other lane's turn is not the other lane's.
-            self.cpus[cpu as usize].turn = false;
-            self.cpus[cpu as usize].local = Some(task);
-            return Some(cpu);
+        self.fair.catches_up(queue);
+        let mut called = None;
+        if let Some(waker) = waker {
+            // The only CPU is the waking one also where a customer's request wakes the task.
+            let waking = match waker {
+                Waker::Task(writer) => Some(machine.task(writer).cpu),
+                Waker::Timer | Waker::Customer => (machine.nr_cpus() == 1).then_some(0),
+            };
+            let idle = machine.idle_cpu(task);
+            called = idle.or_else(|| self.find_victim(machine, task, key, waking));
+            if let Some(cpu) = called.filter(|_| idle.is_some() || called == waking) {
+                // What a modest customer has in place of the other lane's turn is not the other lane's.
+                self.cpus[cpu as usize].turn = false;
+                self.cpus[cpu as usize].local = Some(task);
+                return Some(cpu);
+            }
         }
-        self.fair.push(&mut self.at, queue, task, key);
-        None
+        let domain = self.domains.of(called.unwrap_or(machine.task(task).cpu));
+        self.fair.fills(domain, queue);
+        self.fair.push(&mut self.at, domain, queue, task, key);
+        self.locks.insert(lock(domain, queue));
+        called
     }
 
-    fn queue_other(&mut self, task: TaskId, now_ns: u64) {
+    /// Queues a task in the other lane. The idle CPU that is to come for it, if any.
+    fn queue_other(&mut self, machine: &Machine, task: TaskId, wakes_up: bool) -> Option<CpuId> {
         let process = &mut self.processes[task as usize];
         process.lane = Lane::Other;
-        process.queued_ns = now_ns;
+        process.queued_ns = machine.now_ns();
         process.slice_ns = SLICE_NS;
-        self.others.push(&mut self.at, task);
+        let idle = machine.idle_cpu(task);
+        let domain = self.domains.for_task(machine.task(task).cpu, wakes_up);
+        self.others.push(&mut self.at, domain, task);
+        if let Some(cpu) = idle.filter(|_| wakes_up) {
+            self.cpus[cpu as usize].is_given = true;
+        } else {
+            self.locks.insert(lock(domain, OF_OTHERS));
+        }
+        idle
     }
 
     /// Whether a task that wakes up in the other lane takes its CPU from who has it.
     fn displaces_other(&mut self, machine: &Machine, task: TaskId) -> Option<CpuId> {
         let cpu = machine.task(task).cpu;
         let running = machine.running(cpu)?;
-        let is_kept = self.cpus[cpu as usize].local.is_some() || self.judge(running, machine.now_ns()).attended;
+        let is_kept = machine.is_deciding(cpu)
+            || self.cpus[cpu as usize].local.is_some()
+            || self.judge(running, machine.now_ns()).attended;
         (!is_kept && self.others.displaces(machine, task, cpu, running)).then_some(cpu)
     }
 
-    /// Queues a task where it belongs now. The CPU that is to run it at once, if any.
-    fn queue(&mut self, machine: &Machine, task: TaskId, wakes_up: bool) -> Option<CpuId> {
+    /// Queues a task where it belongs now; a new one wakes up, too. The CPU that is to run it at once, if any.
+    fn queue(&mut self, machine: &Machine, task: TaskId, waker: Option<Waker>) -> Option<CpuId> {
         let standing = self.judge(task, machine.now_ns());
         if standing.attended {
-            return self.queue_attended(machine, task, &standing, wakes_up);
+            return self.queue_attended(machine, task, &standing, waker);
         }
-        self.queue_other(task, machine.now_ns());
-        machine.idle_cpu(task).or_else(|| if wakes_up { self.displaces_other(machine, task) } else { None })
+        let wakes_up = waker.is_some();
+        let idle = self.queue_other(machine, task, wakes_up);
+        idle.or_else(|| if wakes_up { self.displaces_other(machine, task) } else { None })
     }
 
-    fn take_other(&mut self) -> Option<TaskId> {
-        self.overdue.pop_front().or_else(|| self.others.pop(&mut self.at))
+    fn take_overdue(&mut self, domain: u32) -> Option<TaskId> {
+        let task = self.overdue[domain as usize].pop_front()?;
+        self.locks.remove(lock(domain, OF_OVERDUE));
+        Some(task)
     }
 
-    fn turn_epoch(&mut self, cpu: CpuId, runs_other: bool, now_ns: u64) {
-        let has_work = runs_other || self.others.len() > 0 || !self.overdue.is_empty();
+    /// `is_given`: the CPU was idle, and is given the task directly.
+    fn take_party(&mut self, domain: u32, is_given: bool) -> Option<TaskId> {
+        let task = self.others.pop(&mut self.at, domain)?;
+        if !is_given {
+            self.locks.remove(lock(domain, OF_OTHERS));
+        }
+        Some(task)
+    }
+
+    fn take_attended(&mut self, domain: u32) -> Option<TaskId> {
+        let (task, queue) = self.fair.take(&mut self.at, domain)?;
+        self.locks.remove(lock(domain, queue));
+        Some(task)
+    }
+
+    /// The same of another domain, the nearest first.
+    fn take_attended_elsewhere(&mut self, here: u32) -> Option<TaskId> {
+        if !self.fair.holds_elsewhere(here) {
+            return None;
+        }
+        let there = self.domains.others(here).find(|&there| self.fair.holds(there))?;
+        self.locks.note_elsewhere(1);
+        self.take_attended(there)
+    }
+
+    /// The next task of the other lane: one that is overdue, one whose party is due here, one of this domain; if the CPU
+    /// has nothing to do, one of any other.
+    fn take_other(&mut self, domain: u32, runs_other: bool, is_given: bool) -> Option<TaskId> {
+        if let Some(task) = self.take_overdue(domain) {
+            return Some(task);
+        }
+        if let Some(there) = self.domains.due_from(domain) {
+            self.locks.note_elsewhere(1);
+            match self.take_party(there, false) {
+                Some(task) => return Some(task),
+                None => self.domains.none_is_due(domain),
+            }
+        }
+        let task = self.take_party(domain, is_given);
+        if task.is_some() || runs_other { task } else { self.take_other_elsewhere(domain, is_given) }
+    }
+
+    fn take_other_elsewhere(&mut self, here: u32, is_given: bool) -> Option<TaskId> {
+        for (looks, there) in (1..).zip(self.domains.others(here)) {
+            if let Some(task) = self.take_party(there, is_given).or_else(|| self.take_overdue(there)) {
+                self.locks.note_elsewhere(looks);
+                return Some(task);
+            }
+        }
+        self.locks.note_elsewhere(self.domains.number() - 1);
+        None
+    }
+
+    fn turn_epoch(&mut self, cpu: CpuId, domain: u32, runs_other: bool, now_ns: u64) {
+        let has_work = runs_other || self.others.len(domain) > 0 || !self.overdue[domain as usize].is_empty();
         let cpu = &mut self.cpus[cpu as usize];
         if now_ns - cpu.epoch_start_ns >= EPOCH_NS {
             cpu.share_ns = progress_next_share(EPOCH_NS, OTHER_SHARE_PCT, cpu.share_ns, cpu.other_ns, has_work);
@@ -220,28 +353,28 @@ impl Appease {
     }
 
     /// What the other lane must get before attended work.
-    fn take_due(&mut self, cpu: CpuId, now_ns: u64) -> Option<TaskId> {
+    fn take_due(&mut self, cpu: CpuId, domain: u32, runs_other: bool, now_ns: u64) -> Option<TaskId> {
         let state = &mut self.cpus[cpu as usize];
         let unpaid_ns = std::mem::take(&mut state.unpaid_ns);
         state.overdue_until_ns = progress_overdue_until(state.overdue_until_ns, now_ns, unpaid_ns);
         let Cpu { epoch_start_ns, share_ns, other_ns, overdue_until_ns, .. } = *state;
         if progress_owed(now_ns, epoch_start_ns, EPOCH_NS, other_ns, share_ns) > 0 {
-            return self.take_other();
+            return self.take_other(domain, runs_other, false);
         }
-        if progress_overdue_fits(overdue_until_ns, now_ns) { self.overdue.pop_front() } else { None }
+        if progress_overdue_fits(overdue_until_ns, now_ns) { self.take_overdue(domain) } else { None }
     }
 
     /// The next task, as `appease_dispatch()` finds it; `prev` is the one whose slice is over.
-    fn next(&mut self, machine: &Machine, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
-        let now_ns = machine.now_ns();
+    fn next(&mut self, machine: &Machine, cpu: CpuId, prev: Option<TaskId>, is_given: bool) -> Option<TaskId> {
+        let (now_ns, domain) = (machine.now_ns(), self.domains.of(cpu));
         let standing = prev.map(|task| self.judge(task, now_ns)).unwrap_or_default();
         let runs_other = prev.is_some_and(|task| self.processes[task as usize].lane == Lane::Other);
-        self.turn_epoch(cpu, runs_other, now_ns);
-        let first = self.fair.first();
+        self.turn_epoch(cpu, domain, runs_other, now_ns);
+        let first = self.fair.first(domain);
         if first.is_some() || standing.attended {
             // The other lane has its turns of those who had more than their part.
             let is_modest = first.is_some_and(|(queue, _)| self.fair.is_modest(queue));
-            if !is_modest && let Some(task) = self.take_due(cpu, now_ns) {
+            if !is_modest && let Some(task) = self.take_due(cpu, domain, runs_other, now_ns) {
                 self.cpus[cpu as usize].turn = true;
                 self.cpus[cpu as usize].turn_until_ns = now_ns + PIECE_NS;
                 return Some(task);
@@ -252,14 +385,16 @@ impl Appease {
                 return prev;
             }
         }
-        if let Some(task) = self.fair.take(&mut self.at) {
-            return Some(task);
+        let attended = self.take_attended(domain);
+        let attended = attended.or_else(|| if standing.attended { None } else { self.take_attended_elsewhere(domain) });
+        if attended.is_some() {
+            return attended;
         }
-        let is_first = prev.is_some_and(|task| self.others.is_first(task));
-        if is_first && runs_other && machine.nr_cpus() == 1 && self.overdue.is_empty() {
+        let is_first = prev.is_some_and(|task| self.others.is_first(domain, task));
+        if is_first && runs_other && machine.nr_cpus() == 1 && self.overdue[domain as usize].is_empty() {
             return prev;
         }
-        self.take_other().or(prev)
+        self.take_other(domain, runs_other, is_given).or(prev)
     }
 }
 
@@ -269,7 +404,7 @@ impl Scheduler for Appease {
     }
 
     fn enqueue(&mut self, machine: &Machine, task: TaskId, why: Why) -> Option<CpuId> {
-        match why {
+        let waker = match why {
             Why::TurnOver => {
                 self.cpus[machine.task(task).cpu as usize].held = Some(task);
                 return None;
@@ -278,30 +413,36 @@ impl Scheduler for Appease {
                 self.others.wakes(task);
                 self.end_answered(task, machine.now_ns());
                 self.consider_loan(machine, task, waker, machine.now_ns());
+                Some(waker)
             }
-            Why::Displaced | Why::New => {}
-        }
-        self.queue(machine, task, why != Why::Displaced)
+            Why::New => Some(Waker::Timer),
+            Why::Displaced => None,
+        };
+        self.queue(machine, task, waker)
     }
 
     fn pick(&mut self, machine: &Machine, cpu: CpuId) -> Option<TaskId> {
         let held = self.cpus[cpu as usize].held.take();
         let local = self.cpus[cpu as usize].local.take();
+        let is_given = std::mem::take(&mut self.cpus[cpu as usize].is_given);
         let next = local.or_else(|| {
             self.cpus[cpu as usize].turn = false;
             self.cpus[cpu as usize].turn_until_ns = 0;
-            self.next(machine, cpu, held)
+            self.next(machine, cpu, held, is_given)
         });
         if let Some(held) = held {
             if next == Some(held) {
                 self.processes[held as usize].slice_ns = SLICE_NS;
             } else {
-                self.queue(machine, held, false);
+                self.queue(machine, held, None);
             }
         }
+        let mut is_plain = false;
         if let Some(next) = next {
             self.others.begins(next);
+            is_plain = self.processes[next as usize].lane == Lane::Other;
         }
+        self.domains.note_plain(cpu, is_plain);
         next
     }
 
@@ -315,12 +456,15 @@ impl Scheduler for Appease {
         let now_ns = machine.now_ns();
         let Process { lane, queued_ns, .. } = self.processes[task as usize];
         let waited_ns = if queued_ns == 0 { 0 } else { now_ns - queued_ns - ran_ns };
-        let attended = self.charge_attended(task, ran_ns, now_ns)
+        let attended = self.charge_attended(self.domains.of(cpu), task, ran_ns, now_ns)
             || (lane == Lane::Attended && self.borrows_turn(task, waited_ns, now_ns));
         let process = &mut self.processes[task as usize];
         process.lane = if attended { Lane::Attended } else { Lane::Other };
         process.queued_ns = 0;
         self.others.charge(task, ran_ns, machine.task(task).nice.weight(), attended);
+        if !attended && self.domains.number() > 1 {
+            self.domains.charge(cpu, ran_ns);
+        }
         // A turn of the other lane is one also if somebody is attended by its end.
         let cpu = &mut self.cpus[cpu as usize];
         if !attended || cpu.turn {
@@ -356,15 +500,27 @@ impl Scheduler for Appease {
     fn look(&mut self, machine: &Machine) {
         let now_ns = machine.now_ns();
         let late = |task: TaskId| self.processes[task as usize].queued_ns + LONGEST_WAIT_NS < now_ns;
-        let late: Vec<TaskId> = self.others.iter().take(SCAN_MAX).filter(|&task| late(task)).collect();
-        for task in late {
-            self.others.remove(&mut self.at, task);
-            self.overdue.push_back(task);
+        for domain in 0..self.domains.number() {
+            let late: Vec<TaskId> = self.others.iter(domain).take(SCAN_MAX).filter(|&task| late(task)).collect();
+            for task in late {
+                self.others.remove(&mut self.at, domain, task);
+                self.overdue[domain as usize].push_back(task);
+            }
+        }
+        if self.domains.number() > 1 {
+            let mut waiting: Vec<u32> =
+                (0..self.domains.number()).map(|domain| self.others.len(domain) as u32).collect();
+            self.domains.compare_clocks(machine.active(), &waiting);
+            self.domains.share_out(&mut waiting);
         }
         self.fair.forget();
         self.scans += 1;
         if self.scans.is_multiple_of(SCANS_PER_SWEEP) {
             self.requests.sweep(now_ns);
         }
+    }
+
+    fn locks(&mut self) -> Option<&mut Locks> {
+        Some(&mut self.locks)
     }
 }

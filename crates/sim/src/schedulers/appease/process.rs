@@ -182,14 +182,14 @@ impl Appease {
 
     /// Charges the request that a task serves, or the loan that it runs on, and who pays for the turn; `false` if it is
     /// not attended.
-    pub(super) fn charge_attended(&mut self, task: TaskId, ran_ns: u64, now_ns: u64) -> bool {
+    pub(super) fn charge_attended(&mut self, domain: u32, task: TaskId, ran_ns: u64, now_ns: u64) -> bool {
         let standing = self.judge(task, now_ns);
         if !standing.attended {
             return false;
         }
         self.note_turn(task, &standing, false);
         let turn_for = self.process(task).turn_for;
-        self.fair.charge(turn_for, self.requests.weight_of(turn_for), ran_ns);
+        self.fair.charge(domain, turn_for, self.requests.weight_of(turn_for), ran_ns);
         if standing.on_loan {
             let process = self.process(task);
             process.loan_ran_ns += ran_ns;

@@ -1,0 +1,228 @@
+//! Domains: CPUs that share a cache, and what waits there (`bpf/domains.bpf.h`, `bpf/scans.bpf.h`). Which are near, when one gives
+//! tasks to another, and when it takes some, is computed by `bpf/policy/placement.h`.
+
+use appease_policy::{
+    PARTY_SCALE_1, PLACEMENT_LAG_NS, POLICY_WEIGHT_DEFAULT, party_charge, party_scale, placement_excess,
+    placement_is_due, placement_lags, placement_leaves, placement_near, placement_room, placement_turn,
+};
+
+use crate::{CpuId, machine::Caches};
+
+/// CPUs that share a cache.
+#[derive(Debug, Clone)]
+struct Domain {
+    first_cpu: CpuId,
+    nr_cpus: u32,
+    /// Those that run what nobody waits for, by bits. The kernel splits caches of more CPUs than a word has bits.
+    plain: Vec<u64>,
+    /// Where the next search for a CPU begins.
+    next_look: u32,
+    /// Virtual time of the party that waited when a task was last charged here.
+    clock: u64,
+    /// So many tasks are to go to another domain.
+    gives: u32,
+    gives_to: u32,
+}
+
+/// All of them, of which a power of two is in use.
+#[derive(Debug)]
+pub(super) struct Domains {
+    caches: Caches,
+    domains: Vec<Domain>,
+    /// The domain whose party had least at the last look.
+    hindmost: u32,
+    /// The one party that there is here: all tasks are the root's own.
+    vtime: u64,
+    scale: u64,
+}
+
+impl Domains {
+    pub(super) fn new(caches: Caches) -> Self {
+        let domain = |index| {
+            let cpus = caches.cpus_of(index);
+            let nr_cpus = cpus.len() as u32;
+            let plain = vec![0; nr_cpus.div_ceil(64) as usize];
+            Domain { first_cpu: cpus.start, nr_cpus, plain, next_look: 0, clock: 0, gives: 0, gives_to: 0 }
+        };
+        let domains = (0..caches.number().next_power_of_two()).map(domain).collect();
+        Self { caches, domains, hindmost: 0, vtime: 0, scale: u64::from(PARTY_SCALE_1) }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.domains.len() as u32
+    }
+
+    pub(super) fn of(&self, cpu: CpuId) -> u32 {
+        self.caches.of(cpu)
+    }
+
+    /// All others, the nearest first.
+    pub(super) fn others(&self, home: u32) -> impl Iterator<Item = u32> + use<> {
+        (1..self.number()).map(move |nth| placement_near(home, nth))
+    }
+
+    // Which CPUs a wake-up looks at
+
+    /// Notes whether a CPU runs what nobody waits for.
+    pub(super) fn note_plain(&mut self, cpu: CpuId, is_plain: bool) {
+        let domain = self.caches.of(cpu) as usize;
+        let domain = &mut self.domains[domain];
+        let (word, bit) = ((cpu - domain.first_cpu) / 64, (cpu - domain.first_cpu) % 64);
+        let word = &mut domain.plain[word as usize];
+        *word = if is_plain { *word | 1 << bit } else { *word & !(1 << bit) };
+    }
+
+    /// The CPUs of a domain that do, by number.
+    pub(super) fn plain_cpus(&self, domain: u32) -> impl Iterator<Item = CpuId> {
+        let domain = &self.domains[domain as usize];
+        (domain.first_cpu..).step_by(64).zip(&domain.plain).flat_map(|(first, &word)| {
+            let mut left = word;
+            std::iter::from_fn(move || {
+                let bit = (left != 0).then(|| left.trailing_zeros())?;
+                left &= left - 1;
+                Some(first + bit)
+            })
+        })
+    }
+
+    /// The CPUs of a domain by turns, each at most once.
+    pub(super) fn next_cpus(&mut self, domain: u32) -> impl Iterator<Item = CpuId> + use<> {
+        let Domain { first_cpu, nr_cpus, next_look, .. } = &mut self.domains[domain as usize];
+        let (first_cpu, nr_cpus, first) = (*first_cpu, *nr_cpus, *next_look);
+        *next_look = first.wrapping_add(1);
+        (0..nr_cpus).map(move |nth| first_cpu + placement_turn(first, nth, nr_cpus))
+    }
+
+    // Where a task waits
+
+    /// The domain in which a task of a CPU waits.
+    pub(super) fn for_task(&mut self, cpu: CpuId, wakes_up: bool) -> u32 {
+        let home = self.of(cpu);
+        let domain = &mut self.domains[home as usize];
+        if !placement_leaves(wakes_up, domain.gives) {
+            return home;
+        }
+        domain.gives -= 1;
+        domain.gives_to
+    }
+
+    /// Ten times a second: who gives how many tasks to whom, when so many wait in each domain.
+    pub(super) fn share_out(&mut self, waiting_in: &mut [u32]) {
+        let (waiting, cpus) = (waiting_in.iter().sum(), self.domains.iter().map(|domain| domain.nr_cpus).sum());
+        for index in 0..self.domains.len() {
+            let domain = &self.domains[index];
+            let excess = placement_excess(waiting, cpus, domain.nr_cpus, waiting_in[index]);
+            let room = |(domain, &here): (&Domain, &u32)| placement_room(waiting, cpus, domain.nr_cpus, here);
+            let (mut taker, mut most) = (0, 0);
+            if excess > 0 {
+                for (other, room) in self.domains.iter().zip(&*waiting_in).map(room).enumerate() {
+                    if room > most {
+                        (taker, most) = (other, room);
+                    }
+                }
+            }
+            let domain = &mut self.domains[index];
+            domain.gives = excess.min(most);
+            domain.gives_to = taker as u32;
+            waiting_in[taker] += domain.gives;
+        }
+    }
+
+    // When one takes from another
+
+    /// A task of the other lane ran on a CPU.
+    pub(super) fn charge(&mut self, cpu: CpuId, ran_ns: u64) {
+        let domain = self.of(cpu);
+        let clock = &mut self.domains[domain as usize].clock;
+        *clock = self.vtime.max(*clock);
+        self.vtime += party_charge(ran_ns, self.scale);
+    }
+
+    /// Ten times a second: so many tasks want the CPU, and in these domains some wait.
+    pub(super) fn compare_clocks(&mut self, wanting: u32, waiting_in: &[u32]) {
+        let weight = u64::from(POLICY_WEIGHT_DEFAULT);
+        let root_weight = POLICY_WEIGHT_DEFAULT.saturating_mul(wanting.max(1));
+        self.scale = party_scale(u64::from(PARTY_SCALE_1), weight, root_weight);
+        let foremost = self.domains.iter().map(|domain| domain.clock).max().unwrap_or(0);
+        for domain in &mut self.domains {
+            if placement_lags(domain.clock, foremost) {
+                domain.clock = foremost - u64::from(PLACEMENT_LAG_NS);
+            }
+        }
+        let waits = |&domain: &u32| waiting_in[domain as usize] > 0;
+        let clock = |&domain: &u32| self.domains[domain as usize].clock;
+        self.hindmost = (0..self.number()).filter(waits).min_by_key(clock).unwrap_or(0);
+    }
+
+    /// The domain whose party is due in this one, if any.
+    pub(super) fn due_from(&self, here: u32) -> Option<u32> {
+        let clock = |domain: u32| self.domains[domain as usize].clock;
+        let there = self.hindmost;
+        (there != here && placement_is_due(clock(there), clock(here))).then_some(there)
+    }
+
+    /// None that was due may run here: until the next look nobody tries again.
+    pub(super) fn none_is_due(&mut self, here: u32) {
+        self.hindmost = here;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domains(cpus: u32, caches: u32) -> Domains {
+        Domains::new(Caches::new(cpus, caches))
+    }
+
+    /// Those of three caches are four, of which the last has no CPU; nearest first.
+    #[test]
+    fn caches_are_domains() {
+        let domains = domains(10, 3);
+        assert_eq!((domains.number(), domains.of(3), domains.of(4), domains.of(9)), (4, 0, 1, 2));
+        assert_eq!(domains.others(2).collect::<Vec<_>>(), [3, 0, 1]);
+    }
+
+    #[test]
+    fn plain_cpus_are_known_by_bits() {
+        let mut domains = domains(300, 2);
+        for cpu in [3, 149, 150, 299] {
+            domains.note_plain(cpu, true);
+        }
+        domains.note_plain(3, false);
+        assert_eq!(domains.plain_cpus(0).collect::<Vec<_>>(), [149]);
+        assert_eq!(domains.plain_cpus(1).collect::<Vec<_>>(), [150, 299]);
+    }
+
+    #[test]
+    fn cpus_are_looked_at_by_turns() {
+        let mut domains = domains(6, 2);
+        assert_eq!(domains.next_cpus(1).collect::<Vec<_>>(), [3, 4, 5]);
+        assert_eq!(domains.next_cpus(1).collect::<Vec<_>>(), [4, 5, 3]);
+        assert_eq!(domains.next_cpus(0).collect::<Vec<_>>(), [0, 1, 2]);
+    }
+
+    /// What a domain has beyond its part goes to those that lack most, one at the end of each turn; who wakes up stays.
+    #[test]
+    fn the_full_give_to_the_empty() {
+        let mut domains = domains(4, 4);
+        domains.share_out(&mut [9, 0, 2, 1]);
+        assert_eq!(domains.for_task(0, true), 0);
+        let given: Vec<u32> = (0..5).map(|_| domains.for_task(0, false)).collect();
+        assert_eq!(given, [1, 1, 1, 0, 0], "three are the part of each, and one gives to one");
+        assert_eq!(domains.for_task(2, false), 2);
+    }
+
+    /// Where the party had 25 ms less than here it is due here, unless none may run.
+    #[test]
+    fn the_party_is_due_where_it_had_less() {
+        let mut domains = domains(2, 2);
+        for _ in 0..30 {
+            domains.charge(1, 1_000_000);
+        }
+        domains.compare_clocks(1, &[1, 1]);
+        assert_eq!((domains.due_from(1), domains.due_from(0)), (Some(0), None));
+        domains.none_is_due(1);
+        assert_eq!(domains.due_from(1), None);
+    }
+}
