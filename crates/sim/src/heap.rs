@@ -1,4 +1,8 @@
-//! A binary heap from which anybody can be taken: the smallest key is first, of equal ones the smallest id.
+//! A heap from which anybody can be taken: the smallest key is first, of equal ones the smallest id.
+
+/// Children of each item. Four of sixteen bytes are a line of the processor's caches, and with them a million items are ten deep
+/// and not twenty: each level costs a look at the children, and a write where the one stands that moves.
+const CHILDREN: usize = 4;
 
 /// Nobody's position.
 const ABSENT: u32 = u32::MAX;
@@ -46,11 +50,6 @@ impl<K: Ord + Copy> Heap<K> {
         self.items.first().copied()
     }
 
-    /// In no order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, u32)> {
-        self.items.iter().copied()
-    }
-
     /// One that is near the end of the order, if not at it.
     pub(crate) fn late(&self) -> Option<u32> {
         self.items.last().map(|&(_, id)| id)
@@ -93,7 +92,7 @@ impl<K: Ord + Copy> Heap<K> {
     fn up(&mut self, at: &mut Positions, mut position: usize) {
         let item = self.items[position];
         while position > 0 {
-            let parent = (position - 1) / 2;
+            let parent = (position - 1) / CHILDREN;
             if self.items[parent] <= item {
                 break;
             }
@@ -106,18 +105,14 @@ impl<K: Ord + Copy> Heap<K> {
     fn down(&mut self, at: &mut Positions, mut position: usize) {
         let item = self.items[position];
         loop {
-            let mut child = 2 * position + 1;
-            if child >= self.items.len() {
+            let first = CHILDREN * position + 1;
+            let Some(children) = self.items.get(first..(first + CHILDREN).min(self.items.len())) else { break };
+            let Some((nth, &child)) = children.iter().enumerate().min_by_key(|&(_, child)| child) else { break };
+            if item <= child {
                 break;
             }
-            if child + 1 < self.items.len() && self.items[child + 1] < self.items[child] {
-                child += 1;
-            }
-            if item <= self.items[child] {
-                break;
-            }
-            self.put(at, position, self.items[child]);
-            position = child;
+            self.put(at, position, child);
+            position = first + nth;
         }
         self.put(at, position, item);
     }

@@ -14,6 +14,7 @@
 
 pub mod compare;
 pub mod distribution;
+mod events;
 pub mod formula;
 mod heap;
 mod machine;

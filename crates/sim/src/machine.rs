@@ -9,6 +9,7 @@ use slab::Slab;
 use crate::{
     Nice, Socket, Weight,
     distribution::Sampler,
+    events::EventId,
     set::IdSet,
     unhappiness::{Ledger, RequestId, ShareId},
 };
@@ -33,8 +34,9 @@ pub(crate) enum State {
     Running,
 }
 
-/// A task; each is a process of its own.
+/// A task; each is a process of its own. It is one line of the processor's caches, and not parts of two.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 pub struct Task {
     /// Its group.
     pub group: GroupId,
@@ -62,8 +64,8 @@ pub(crate) struct Cpu {
     /// When the running task was looked at last.
     pub(crate) since_ns: u64,
     pub(crate) slice_end_ns: u64,
-    /// Tells an end of a turn that is due from one of an earlier turn.
-    pub(crate) turn: u32,
+    /// The event that ends its turn: those of earlier turns are still to come.
+    pub(crate) stop: EventId,
 }
 
 /// That a process serves a request, directly or for another process.

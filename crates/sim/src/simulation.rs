@@ -1,7 +1,5 @@
 //! The simulation itself: events in the order of their times, and what follows from each.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
-
 use rand::RngExt;
 use rand_pcg::Pcg32;
 use slab::Slab;
@@ -10,49 +8,12 @@ use crate::{
     Answer, Counts, CpuId, CustomerFigures, MS, Machine, Message, MessageKind, NONE, Outcome, SECOND, Scenario,
     Scheduler, SchedulerName, TaskFigures, TaskId, VisitId,
     distribution::stream,
+    events::{Event, Events, NO_EVENT},
     machine::{Caches, Cpu, Customer, Group, Idle, Kind, Pace, State, Target, Visit},
     parts::Parts,
     schedulers::{Waker, Why},
     unhappiness::{RequestId, ShareId},
 };
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
-    /// A task's turn or its work ends; the second number tells turns apart.
-    Stop(CpuId, u32),
-    /// A pause ends.
-    Wake(TaskId),
-    /// A customer sends a request.
-    Arrive(u32),
-    /// A group's tasks are made.
-    Begin(u32),
-    /// The scheduler looks at things.
-    Look,
-    /// Measuring begins.
-    Settled,
-}
-
-/// Events by time, those of one time in the order in which they were made.
-#[derive(Debug, Default)]
-struct Events {
-    heap: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    made: u64,
-}
-
-impl Events {
-    fn push(&mut self, at_ns: u64, event: Event) {
-        self.made += 1;
-        self.heap.push(Reverse((at_ns, self.made, event)));
-    }
-
-    fn next_ns(&self) -> Option<u64> {
-        self.heap.peek().map(|Reverse((at_ns, ..))| *at_ns)
-    }
-
-    fn pop(&mut self) -> Option<(u64, Event)> {
-        self.heap.pop().map(|Reverse((at_ns, _, event))| (at_ns, event))
-    }
-}
 
 /// What a task does when it has done its work.
 enum Next {
@@ -107,7 +68,7 @@ impl Simulation {
         let parts = Parts::of(scenario, seed);
         let machine = Machine {
             now_ns: 0,
-            cpus: vec![Cpu { running: NONE, since_ns: 0, slice_end_ns: 0, turn: 0 }; cpus as usize],
+            cpus: vec![Cpu { running: NONE, since_ns: 0, slice_end_ns: 0, stop: NO_EVENT }; cpus as usize],
             idle: Idle::all(Caches::new(cpus, *scenario.caches.get_ref())),
             tasks: parts.tasks,
             visits: Slab::new(),
@@ -198,7 +159,7 @@ impl Simulation {
 
     /// One event; `false` when the time is over.
     fn step(&mut self) -> bool {
-        let Some((at_ns, event)) = self.events.pop().filter(|&(at_ns, _)| at_ns < self.end_ns) else {
+        let Some((at_ns, id, event)) = self.events.pop().filter(|&(at_ns, ..)| at_ns < self.end_ns) else {
             self.machine.now_ns = self.end_ns;
             return false;
         };
@@ -209,7 +170,7 @@ impl Simulation {
             locks.advance(at_ns);
         }
         match event {
-            Event::Stop(cpu, turn) if self.machine.cpus[cpu as usize].turn == turn => self.stop(cpu),
+            Event::Stop(cpu) if self.machine.cpus[cpu as usize].stop == id => self.stop(cpu),
             Event::Stop(..) => {}
             Event::Wake(task) => self.wake(task, Waker::Timer),
             Event::Arrive(customer) => self.arrive(customer),
@@ -370,7 +331,7 @@ impl Simulation {
     /// Lets `cpu` look for its next task.
     fn dispatch(&mut self, cpu: CpuId) {
         self.counts.decisions += 1;
-        self.machine.cpus[cpu as usize].turn += 1;
+        self.machine.cpus[cpu as usize].stop = NO_EVENT;
         self.machine.cpus[cpu as usize].running = NONE;
         let Some(task) = self.scheduler.pick(&self.machine, cpu) else {
             self.machine.idle.insert(cpu);
@@ -409,11 +370,10 @@ impl Simulation {
             self.scheduler.changed(&self.machine, request);
         }
         let entry = &mut self.machine.cpus[cpu as usize];
-        entry.turn += 1;
         entry.since_ns = now_ns;
         let end_ns =
             slice_end_ns.max(now_ns).min(now_ns.saturating_add(self.machine.tasks[running as usize].remaining_ns));
-        self.events.push(end_ns, Event::Stop(cpu, entry.turn));
+        self.machine.cpus[cpu as usize].stop = self.events.push(end_ns, Event::Stop(cpu));
     }
 
     // Tasks

@@ -1,8 +1,6 @@
 //! The other lane of our policies (`bpf/others.bpf.h`): weighted fair queueing by deadlines, computed by
 //! `bpf/policy/progress.h` through `appease-policy`. A queue for each domain; the clock is the machine's.
 
-use std::collections::BTreeMap;
-
 use appease_policy::{
     progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_keeps_ns,
     progress_start,
@@ -32,15 +30,15 @@ pub(super) struct Others {
     entities: Vec<Entity>,
     queues: Vec<Heap<u64>>,
     vtime: u64,
-    /// When somebody last took a CPU from another, by CPU.
-    displaced_ns: BTreeMap<CpuId, u64>,
+    /// When somebody last took a CPU from another, by CPU, as far as it is known.
+    displaced_ns: Vec<Option<u64>>,
 }
 
 impl Others {
     pub(super) fn new(tasks: usize, domains: u32) -> Self {
         let entity = Entity { vtime: 0, turn_ns: 0, burst_ns: SLICE_NS, ran_ns: 0 };
         let queues = vec![Heap::default(); domains as usize];
-        Self { entities: vec![entity; tasks], queues, vtime: 0, displaced_ns: BTreeMap::new() }
+        Self { entities: vec![entity; tasks], queues, vtime: 0, displaced_ns: Vec::new() }
     }
 
     fn of(&mut self, task: TaskId) -> &mut Entity {
@@ -113,7 +111,8 @@ impl Others {
         let [wakee_vtime, running_vtime] = [wakee, running].map(|task| self.entities[task as usize].vtime);
         let unseen_ns = machine.unseen_ns(cpu);
         let more = progress_charge(unseen_ns, machine.task(running).nice.weight());
-        let since_ns = self.displaced_ns.get(&cpu).map_or(u64::MAX, |at_ns| machine.now_ns() - at_ns);
+        let displaced_ns = self.displaced_ns.get(cpu as usize).copied().flatten();
+        let since_ns = displaced_ns.map_or(u64::MAX, |at_ns| machine.now_ns() - at_ns);
         let keeps_ns = progress_keeps_ns(
             wakee_vtime,
             self.deadline(wakee),
@@ -123,17 +122,15 @@ impl Others {
             since_ns,
         );
         if keeps_ns == 0 {
-            self.displaced_ns.insert(cpu, machine.now_ns());
+            if self.displaced_ns.len() <= cpu as usize {
+                self.displaced_ns.resize(machine.nr_cpus() as usize, None);
+            }
+            self.displaced_ns[cpu as usize] = Some(machine.now_ns());
         }
         keeps_ns == 0
     }
 
     pub(super) fn len(&self, domain: u32) -> usize {
         self.queues[domain as usize].len()
-    }
-
-    /// Those of a domain, in no order.
-    pub(super) fn iter(&self, domain: u32) -> impl Iterator<Item = TaskId> {
-        self.queues[domain as usize].iter().map(|(_, task)| task)
     }
 }

@@ -118,6 +118,8 @@ pub struct Appease {
     domains: Domains,
     fair: Fair,
     others: Others,
+    /// By domain: who was put into the other lane's queue and when, ns, the earliest first. Some are there no more.
+    queued: Vec<VecDeque<(u64, TaskId)>>,
     /// By domain.
     overdue: Vec<VecDeque<TaskId>>,
     locks: Locks,
@@ -145,6 +147,7 @@ impl Appease {
             domains,
             fair: Fair::new(cpus, number),
             others: Others::new(tasks, number),
+            queued: vec![VecDeque::new(); number as usize],
             overdue: vec![VecDeque::new(); number as usize],
             locks: Locks::new(if has_locks { number as usize * LOCKS } else { 0 }),
             at: Positions::new(tasks),
@@ -247,13 +250,15 @@ impl Appease {
 
     /// Queues a task in the other lane. The idle CPU that is to come for it, if any.
     fn queue_other(&mut self, machine: &Machine, task: TaskId, wakes_up: bool) -> Option<CpuId> {
+        let idle = machine.idle_cpu(task);
+        let domain = self.domains.for_task(machine.task(task).cpu, wakes_up);
         let process = &mut self.processes[task as usize];
         process.lane = Lane::Other;
         process.queued_ns = machine.now_ns();
+        process.queued_in = domain as u16;
         process.slice_ns = SLICE_NS;
-        let idle = machine.idle_cpu(task);
-        let domain = self.domains.for_task(machine.task(task).cpu, wakes_up);
         self.others.push(&mut self.at, domain, task);
+        self.queued[domain as usize].push_back((machine.now_ns(), task));
         if let Some(cpu) = idle.filter(|_| wakes_up) {
             self.cpus[cpu as usize].is_given = true;
         } else {
@@ -281,6 +286,24 @@ impl Appease {
         let wakes_up = waker.is_some();
         let idle = self.queue_other(machine, task, wakes_up);
         idle.or_else(|| if wakes_up { self.displaces_other(machine, task) } else { None })
+    }
+
+    fn find_overdue(&mut self, domain: u32, now_ns: u64) {
+        let mut found = 0;
+        while found < SCAN_MAX
+            && let Some(&(queued_ns, task)) = self.queued[domain as usize].front()
+            && queued_ns + LONGEST_WAIT_NS < now_ns
+        {
+            self.queued[domain as usize].pop_front();
+            let process = &self.processes[task as usize];
+            // Or it had its turn since, and may wait again, here or elsewhere.
+            let waits = process.queued_ns == queued_ns && u32::from(process.queued_in) == domain;
+            if waits && process.lane == Lane::Other && self.at.holds(task) {
+                self.others.remove(&mut self.at, domain, task);
+                self.overdue[domain as usize].push_back(task);
+                found += 1;
+            }
+        }
     }
 
     fn take_overdue(&mut self, domain: u32) -> Option<TaskId> {
@@ -496,16 +519,11 @@ impl Scheduler for Appease {
     }
 
     /// Moves who waited too long in the other lane to the overdue: somebody attended waits that long only when it was
-    /// outranked. The kernel goes through its queue in order, this in that of its heap.
+    /// outranked. The kernel goes through its queue in order, this by who waited longest.
     fn look(&mut self, machine: &Machine) {
         let now_ns = machine.now_ns();
-        let late = |task: TaskId| self.processes[task as usize].queued_ns + LONGEST_WAIT_NS < now_ns;
         for domain in 0..self.domains.number() {
-            let late: Vec<TaskId> = self.others.iter(domain).take(SCAN_MAX).filter(|&task| late(task)).collect();
-            for task in late {
-                self.others.remove(&mut self.at, domain, task);
-                self.overdue[domain as usize].push_back(task);
-            }
+            self.find_overdue(domain, now_ns);
         }
         if self.domains.number() > 1 {
             let mut waiting: Vec<u32> =
