@@ -58,59 +58,152 @@ impl Event {
 /// Children of each item: four of sixteen bytes are a line of the processor's caches.
 const CHILDREN: usize = 4;
 
-/// All events to come, as a heap of their times and words. An event's number comes before what it is in its word, so one
-/// comparison of both tells the order.
+/// An event's time and its word. The event's number comes before what it is in its word, so one comparison tells the order.
+type Item = u128;
+
+fn time_of(item: Item) -> u64 {
+    (item >> 64) as u64
+}
+
+/// The smallest is first.
 #[derive(Debug, Default)]
+struct Heap(Vec<Item>);
+
+impl Heap {
+    fn push(&mut self, item: Item) {
+        self.0.push(item);
+        self.up(self.0.len() - 1, item);
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let last = self.0.pop()?;
+        let Some(&first) = self.0.first() else { return Some(last) };
+        // The last one mostly belongs near the end: down to there without a look at it, and up from there.
+        let mut position = 0;
+        loop {
+            let child = CHILDREN * position + 1;
+            let Some(children) = self.0.get(child..(child + CHILDREN).min(self.0.len())) else { break };
+            let Some((nth, &least)) = children.iter().enumerate().min_by_key(|&(_, item)| item) else { break };
+            self.0[position] = least;
+            position = child + nth;
+        }
+        self.up(position, last);
+        Some(first)
+    }
+
+    fn up(&mut self, mut position: usize, item: Item) {
+        while position > 0 {
+            let parent = (position - 1) / CHILDREN;
+            if self.0[parent] <= item {
+                break;
+            }
+            self.0[position] = self.0[parent];
+            position = parent;
+        }
+        self.0[position] = item;
+    }
+}
+
+/// Length of a span, ns, as a power of two: a quarter of a millisecond. Shorter ones hold fewer events, and more of them are empty.
+const SPAN_BITS: u32 = 18;
+/// Spans ahead: a second.
+const SPANS: u64 = 4096;
+
+/// All events to come. Those of the present span are a heap. Those of each span of the second that follows are in a heap without order
+/// until it is their turn; what comes later is another heap. So an event costs the same, however many there are.
+#[derive(Debug)]
 pub(crate) struct Events {
-    items: Vec<u128>,
     made: u64,
+    now: Heap,
+    /// The span that `now` is of, in order from time 0.
+    span: u64,
+    /// By span, of which there are [`SPANS`] at a time; and which hold something, by bits.
+    spans: Vec<Vec<Item>>,
+    holding: Vec<u64>,
+    later: Heap,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Self {
+            made: 0,
+            now: Heap::default(),
+            span: 0,
+            spans: vec![Vec::new(); SPANS as usize],
+            holding: vec![0; SPANS as usize / 64],
+            later: Heap::default(),
+        }
+    }
 }
 
 impl Events {
     pub(crate) fn push(&mut self, at_ns: u64, event: Event) -> EventId {
         self.made += 1;
         let id = self.made << EVENT_BITS | event.pack();
-        let item = u128::from(at_ns) << 64 | u128::from(id);
-        self.items.push(item);
-        self.up(self.items.len() - 1, item);
+        self.put(Item::from(at_ns) << 64 | Item::from(id));
         id
     }
 
-    pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.items.first().map(|&item| (item >> 64) as u64)
+    fn put(&mut self, item: Item) {
+        let span = time_of(item) >> SPAN_BITS;
+        if span <= self.span {
+            self.now.push(item);
+        } else if span < self.span + SPANS {
+            let place = (span % SPANS) as usize;
+            self.spans[place].push(item);
+            self.holding[place / 64] |= 1 << (place % 64);
+        } else {
+            self.later.push(item);
+        }
+    }
+
+    /// Goes on to the next span that holds something, once the present one holds nothing.
+    fn advance(&mut self) {
+        if !self.now.0.is_empty() {
+            return;
+        }
+        let later = self.later.0.first().map(|&item| time_of(item) >> SPAN_BITS);
+        let Some(span) = self.next_span().into_iter().chain(later).min() else { return };
+        self.span = span;
+        let place = (span % SPANS) as usize;
+        self.holding[place / 64] &= !(1 << (place % 64));
+        let mut items = std::mem::take(&mut self.spans[place]);
+        items.drain(..).for_each(|item| self.now.push(item));
+        self.spans[place] = items;
+        // What is in reach now: of this span, too.
+        while self.later.0.first().is_some_and(|&item| time_of(item) >> SPAN_BITS < span + SPANS) {
+            if let Some(item) = self.later.pop() {
+                self.put(item);
+            }
+        }
+    }
+
+    /// The next span after the present one that holds something, of those that are in reach.
+    fn next_span(&self) -> Option<u64> {
+        let first = self.span + 1;
+        let mut span = first;
+        while span < first + SPANS {
+            let place = (span % SPANS) as usize;
+            let left = self.holding[place / 64] >> (place % 64);
+            if left != 0 {
+                return Some(span + u64::from(left.trailing_zeros()));
+            }
+            span += 64 - span % 64;
+        }
+        None
+    }
+
+    /// When the next event is, ns.
+    pub(crate) fn next_ns(&mut self) -> Option<u64> {
+        self.advance();
+        self.now.0.first().map(|&item| time_of(item))
     }
 
     pub(crate) fn pop(&mut self) -> Option<(u64, EventId, Event)> {
-        let last = self.items.pop()?;
-        let Some(&first) = self.items.first() else { return Some(Self::unpacked(last)) };
-        // The last one mostly belongs near the end: down to there without a look at it, and up from there.
-        let mut position = 0;
-        loop {
-            let child = CHILDREN * position + 1;
-            let Some(children) = self.items.get(child..(child + CHILDREN).min(self.items.len())) else { break };
-            let Some((nth, &least)) = children.iter().enumerate().min_by_key(|&(_, item)| item) else { break };
-            self.items[position] = least;
-            position = child + nth;
-        }
-        self.up(position, last);
-        Some(Self::unpacked(first))
-    }
-
-    fn unpacked(item: u128) -> (u64, EventId, Event) {
+        self.advance();
+        let item = self.now.pop()?;
         let id = item as u64;
-        ((item >> 64) as u64, id, Event::unpack(id))
-    }
-
-    fn up(&mut self, mut position: usize, item: u128) {
-        while position > 0 {
-            let parent = (position - 1) / CHILDREN;
-            if self.items[parent] <= item {
-                break;
-            }
-            self.items[position] = self.items[parent];
-            position = parent;
-        }
-        self.items[position] = item;
+        Some((time_of(item), id, Event::unpack(id)))
     }
 }
 
@@ -135,7 +228,7 @@ mod tests {
             Event::Look,
             Event::Settled,
         ];
-        let mut events = Events { items: Vec::new(), made: (1 << (64 - EVENT_BITS)) - 100 };
+        let mut events = Events { made: (1 << (64 - EVENT_BITS)) - 100, ..Events::default() };
         let ids = all.map(|event| events.push(7, event));
         assert_eq!(all.map(|_| events.pop()), [0, 1, 2, 3, 4, 5].map(|nth| Some((7, ids[nth], all[nth]))));
         assert!(!ids.contains(&NO_EVENT) && events.pop().is_none());
@@ -144,15 +237,18 @@ mod tests {
     proptest! {
         /// In the order of their times, and of their making, however they are made and taken.
         #[test]
-        fn are_in_order(steps in prop::collection::vec((0..50u64, 0..4u8), 0..300)) {
-            let (mut events, mut set, mut nth) = (Events::default(), BTreeSet::new(), 0);
-            for (at_ns, step) in steps {
+        fn are_in_order(steps in prop::collection::vec((0..50u64, 0..4u8, 0..35u32), 0..300)) {
+            let (mut events, mut set, mut nth, mut now_ns) = (Events::default(), BTreeSet::new(), 0, 0);
+            for (ahead, step, scale) in steps {
                 if step > 0 {
                     nth += 1;
+                    // From within a span to far beyond those in reach, and never in the past.
+                    let at_ns = now_ns + (ahead << scale);
                     events.push(at_ns, Event::Wake(nth));
                     set.insert((at_ns, nth));
                 } else {
                     let popped = events.pop().map(|(at_ns, _, event)| (at_ns, event));
+                    now_ns = popped.map_or(now_ns, |(at_ns, _)| at_ns);
                     prop_assert_eq!(popped, set.pop_first().map(|(at_ns, nth)| (at_ns, Event::Wake(nth))));
                 }
                 prop_assert_eq!(events.next_ns(), set.first().map(|first| first.0));
