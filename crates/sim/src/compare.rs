@@ -137,6 +137,7 @@ impl Situation {
             cpus: plain(1),
             caches: plain(1),
             locks: false,
+            cgroup: false,
             duration_s: plain(end_ns as f64 / SECOND as f64),
             settle_s: plain(0.0),
             seed: 1,

@@ -151,17 +151,20 @@ fn observed_once(scenario: &Scenario, scheduler: SchedulerName) -> (Counts, Effo
 pub enum Queues {
     /// Each cache of [`CPUS_OF_A_CACHE`] CPUs has its own.
     OfCaches,
+    /// The same, with all tasks in one cgroup.
+    OfCachesInCgroup,
     /// All CPUs have the same.
     OfAll,
 }
 
 impl Queues {
-    /// Both forms.
-    pub const ALL: [Self; 2] = [Self::OfCaches, Self::OfAll];
+    /// All of these.
+    pub const ALL: [Self; 3] = [Self::OfCaches, Self::OfCachesInCgroup, Self::OfAll];
 
     fn name(self) -> &'static str {
         match self {
             Self::OfCaches => "queues for each cache",
+            Self::OfCachesInCgroup => "the same, in one cgroup",
             Self::OfAll => "one set of queues",
         }
     }
@@ -198,8 +201,10 @@ pub struct Placing {
 ///
 /// When the scenario cannot be made.
 pub fn placing(queues: Queues, cpus: u64, events: u64) -> Result<Placing, crate::Error> {
-    let caches = if queues == Queues::OfCaches { cpus.div_ceil(CPUS_OF_A_CACHE) } else { 1 };
-    let text = Axis::Cpus.text(cpus, events, true, LOCKS_START_S, &format!("caches = {caches}\nlocks = true\n"));
+    let caches = if queues == Queues::OfAll { 1 } else { cpus.div_ceil(CPUS_OF_A_CACHE) };
+    let cgroup = queues == Queues::OfCachesInCgroup;
+    let more = format!("caches = {caches}\nlocks = true\ncgroup = {cgroup}\n");
+    let text = Axis::Cpus.text(cpus, events, true, LOCKS_START_S, &more);
     let scenario = Scenario::parse(&text, "scale")?;
     let (mut counts, mut effort, mut taken_s) = (Counts::default(), Effort::default(), f64::INFINITY);
     for _ in 0..RUNS {

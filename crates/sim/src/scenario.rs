@@ -39,6 +39,10 @@ pub struct Scenario {
     /// Whether CPUs wait for each other at the locks of queues: under `appease` alone.
     #[serde(default)]
     pub locks: bool,
+    /// Whether all tasks are in one cgroup of weight 100, and not the root's own: under `appease` alone, where that is how fast
+    /// the clocks of domains go.
+    #[serde(default)]
+    pub cgroup: bool,
     /// Simulated time that is measured, s.
     pub duration_s: Spanned<f64>,
     /// Simulated time before that, s.

@@ -47,6 +47,16 @@ fn decisions_cost_the_same_on_every_machine() {
     assert!(all.decision_ns < FLAT_COST * one_cache.decision_ns, "{one_cache:?} and {all:?}");
 }
 
+/// A limit (`bpf/policy/placement.h`): a cgroup's virtual time passes as fast as CPUs run it. On 64 domains a domain is taken to be
+/// behind that is not, and CPUs of all others come to its queue. On eight that keeps nobody waiting.
+#[test]
+fn one_cgroup_is_due_elsewhere_on_many_domains() {
+    let [few, many] =
+        [8 * CPUS_OF_A_CACHE, MOST_CPUS].map(|cpus| placing(Queues::OfCachesInCgroup, cpus, EVENTS).unwrap());
+    assert!(few.waited_ns < MOST_WAITED_NS, "{few:?}");
+    assert!(many.domain_looks > 2.0 * few.domain_looks && many.waited_ns > MOST_WAITED_NS, "{few:?} and {many:?}");
+}
+
 /// Also where all CPUs do attended work: a look at each would be 256.
 #[test]
 fn wake_ups_look_at_few_cpus() {

@@ -162,7 +162,8 @@ impl SchedulerName {
             Self::Cas => Box::new(cas::Cas::new(cpus, tasks)),
             Self::Appease => {
                 let caches = Caches::new(cpus, *scenario.caches.get_ref());
-                Box::new(appease::Appease::with_caches(caches, tasks, scenario.locks))
+                let appease = appease::Appease::with_caches(caches, tasks, scenario.locks);
+                Box::new(if scenario.cgroup { appease.in_cgroup() } else { appease })
             }
             Self::Steady => Box::new(steady::Steady::new(tasks)),
         }

@@ -31,9 +31,10 @@ pub(super) struct Domains {
     domains: Vec<Domain>,
     /// The domain whose party had least at the last look.
     hindmost: u32,
-    /// The one party that there is here: all tasks are the root's own.
+    /// The one party that there is here, of the root's own tasks or of those of one cgroup.
     vtime: u64,
     scale: u64,
+    is_cgroup: bool,
 }
 
 impl Domains {
@@ -45,7 +46,11 @@ impl Domains {
             Domain { first_cpu: cpus.start, nr_cpus, plain, next_look: 0, clock: 0, gives: 0, gives_to: 0 }
         };
         let domains = (0..caches.number().next_power_of_two()).map(domain).collect();
-        Self { caches, domains, hindmost: 0, vtime: 0, scale: u64::from(PARTY_SCALE_1) }
+        Self { caches, domains, hindmost: 0, vtime: 0, scale: u64::from(PARTY_SCALE_1), is_cgroup: false }
+    }
+
+    pub(super) fn put_in_cgroup(&mut self) {
+        self.is_cgroup = true;
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -140,9 +145,10 @@ impl Domains {
 
     /// Ten times a second: so many tasks want the CPU, and in these domains some wait.
     pub(super) fn compare_clocks(&mut self, wanting: u32, waiting_in: &[u32]) {
-        let weight = u64::from(POLICY_WEIGHT_DEFAULT);
-        let root_weight = POLICY_WEIGHT_DEFAULT.saturating_mul(wanting.max(1));
-        self.scale = party_scale(u64::from(PARTY_SCALE_1), weight, root_weight);
+        if !self.is_cgroup {
+            let (weight, root_weight) = (POLICY_WEIGHT_DEFAULT, POLICY_WEIGHT_DEFAULT.saturating_mul(wanting.max(1)));
+            self.scale = party_scale(u64::from(PARTY_SCALE_1), weight.into(), root_weight);
+        }
         let foremost = self.domains.iter().map(|domain| domain.clock).max().unwrap_or(0);
         for domain in &mut self.domains {
             if placement_lags(domain.clock, foremost) {

@@ -155,6 +155,13 @@ impl Appease {
         }
     }
 
+    /// With all tasks in one cgroup of weight 100.
+    #[must_use]
+    pub fn in_cgroup(mut self) -> Self {
+        self.domains.put_in_cgroup();
+        self
+    }
+
     fn queue_for(&self, task: TaskId) -> usize {
         queue_of(self.processes[task as usize].turn_for)
     }
