@@ -24,8 +24,9 @@ const RECIPE: &str = "kernel 3";
 /// Modules that the initramfs loads.
 const EARLY: [&str; 3] = ["virtio_blk", "ext4", "overlay"];
 /// Modules that the guest loads when it wants them, each with what it depends on.
-const LATER: [&str; 16] = [
+const LATER: [&str; 17] = [
     "bochs",
+    "bridge",
     "evdev",
     "hid-generic",
     "inet_diag",

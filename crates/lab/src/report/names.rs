@@ -57,6 +57,8 @@ const METRICS: &[Known] = &[
     known("closed_heavy_response_ms", "Request to answer, customer of weight 4 by eight connections", Better::Less),
     known("open_light_response_ms", "Due request to answer, customer of weight 1 at fixed times", Better::Less),
     known("open_heavy_response_ms", "Due request to answer, customer of weight 4 at fixed times", Better::Less),
+    known("page_response_ms", "Request to answer of a web server in a container", Better::Less),
+    known("page_answers", "Its answers", Better::More),
     known(
         "requests_answered_pct",
         "Requests seen to end by their response, of those that did not end in silence",

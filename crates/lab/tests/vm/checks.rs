@@ -24,6 +24,8 @@ const SPEEDUP: f64 = 3.0;
 const HOGS_PER_CPU: u32 = 4;
 /// Sound that a script plays: until it is heard, against EEVDF with a cgroup for each program.
 const SOUND_START_RATIO: f64 = 1.0;
+/// A page from a container behind a bridge without load, median, against EEVDF. Measured 1.083, on 6.18 1.067.
+const BRIDGE_TO_EEVDF_RATIO: f64 = 1.03;
 /// From a machine's start to a ready X server, seconds of host time in exact mode.
 const XORG_READY_S: f64 = 25.0;
 /// Least share of the time in which no CPU is idle while a task waits for one, per cent.
@@ -248,6 +250,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             for load in ["hogs:64", "build:16"] {
                 checks.push(Check::at(kernel, load, "sound_has_no_gap", sound));
             }
+            checks.push(Check::on(kernel, "page_from_a_container_costs_little", bridge));
             checks.push(Check::on(kernel, "twenty_users_do_not_wait", multiuser));
             checks.push(Check::at(kernel, "build:64", "page_is_as_fast_as_alone", web));
             checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
@@ -787,6 +790,15 @@ fn sound(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
         eevdf,
         SOUND_START_RATIO,
     )
+}
+
+/// What sensing and queues of our own cost a server whose packets pass two wires and a bridge.
+fn bridge(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let spec = |scheduler| Spec::new("bridge", scheduler, "none").on(kernel);
+    let [ours, eevdf] = machines.good_runs([spec("appease"), spec("eevdf")])?;
+    let [ours, eevdf] = spreads([&ours, &eevdf], "page_response_ms")?;
+    enough("answers from a container", ours, 1000)?;
+    within(&format!("a page from a container, {kernel}"), ours.p50, eevdf.p50, BRIDGE_TO_EEVDF_RATIO)
 }
 
 /// A line that computes for longer than a silent request counts as one, in one cgroup with the load and in one of its own, against EEVDF's in
