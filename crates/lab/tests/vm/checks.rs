@@ -24,6 +24,9 @@ const SPEEDUP: f64 = 3.0;
 const HOGS_PER_CPU: u32 = 4;
 /// Sound that a script plays: until it is heard, against EEVDF with a cgroup for each program.
 const SOUND_START_RATIO: f64 = 1.0;
+/// The same behind PipeWire, and of a call.
+const PIPEWIRE_START_RATIO: f64 = 1.0;
+const CALL_START_RATIO: f64 = 1.0;
 /// A page from a container behind a bridge without load, median, against EEVDF. Measured 1.083, on 6.18 1.067.
 const BRIDGE_TO_EEVDF_RATIO: f64 = 1.03;
 /// From a machine's start to a ready X server, seconds of host time in exact mode.
@@ -249,6 +252,8 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, "hogs:16", "line_in_an_interpreter_goes_on", interpreter));
             for load in ["hogs:64", "build:16"] {
                 checks.push(Check::at(kernel, load, "sound_has_no_gap", sound));
+                checks.push(Check::at(kernel, load, "sound_behind_a_server_has_no_gap", pipewire));
+                checks.push(Check::at(kernel, load, "call_has_no_gap", call));
             }
             checks.push(Check::on(kernel, "page_from_a_container_costs_little", bridge));
             checks.push(Check::on(kernel, "twenty_users_do_not_wait", multiuser));
@@ -790,6 +795,37 @@ fn sound(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
         eevdf,
         SOUND_START_RATIO,
     )
+}
+
+/// Two players behind PipeWire: nobody is late, and the card always has something to play.
+fn pipewire(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let starts = ["first_sound_1024_ms", "first_sound_256_ms"];
+    without_gaps(machines, ("pipewire", &starts), kernel, load, PIPEWIRE_START_RATIO)
+}
+
+/// What is captured comes back through a network, and is played.
+fn call(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    without_gaps(machines, ("call", &["first_sound_ms"]), kernel, load, CALL_START_RATIO)
+}
+
+/// None of the scenario's own checks fails, and sound begins no later than under EEVDF, which may fail them, with a cgroup for each program.
+fn without_gaps(
+    machines: &Machines,
+    (scenario, starts): (&'static str, &[&str]),
+    kernel: &str,
+    load: &'static str,
+    ratio: f64,
+) -> anyhow::Result<()> {
+    let spec = |scheduler| Spec::new(scenario, scheduler, load).on(kernel);
+    let [_, eevdf] = machines.runs([spec("appease"), spec("eevdf")])?;
+    // Made once: this asks whether it went well.
+    let [ours] = machines.good_runs([spec("appease")])?;
+    let ours = none_failed(ours)?;
+    for start in starts {
+        let what = format!("{start} of {scenario} at {load}, against EEVDF's scopes, {kernel}");
+        within(&what, value(&ours, start)?, value(&eevdf, start)?, ratio)?;
+    }
+    Ok(())
 }
 
 /// What sensing and queues of our own cost a server whose packets pass two wires and a bridge.
