@@ -7,21 +7,22 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::system::TOOLS;
+use crate::system::{TOOLS, take_name};
 
-/// Name of a hog's process.
-pub const NAME: &str = "appease-guest";
+/// Of a hog's process.
+pub const NAME: &str = "hog";
 
 /// Its program and arguments.
 pub fn words() -> [String; 2] {
-    [format!("{TOOLS}/{NAME}"), "burn".into()]
+    [format!("{TOOLS}/appease-guest"), "burn".into()]
 }
 
-/// Computes for ever.
+/// `burn`: computes for ever.
 ///
 /// A machine in exact mode emulates each instruction, and what one costs the host depends on those around it: long runs without a
 /// branch or an access to memory are the cheapest. So the steps are written out.
-pub fn burn() -> ! {
+pub fn burn() -> Result<()> {
+    take_name(NAME)?;
     let mut state = 1_u64;
     loop {
         state = black_box(sixteen_steps(sixteen_steps(sixteen_steps(state))));

@@ -1,6 +1,7 @@
 //! What a minimal system needs before anything can run: file systems, drivers, device nodes.
 
 use std::{
+    ffi::CString,
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -21,6 +22,13 @@ pub const TOOLS: &str = "/run/tools";
 
 /// After how long without an answer a device is announced again.
 const ANNOUNCE_AGAIN_MS: u64 = 500;
+
+/// Gives the process a name of its own. Until then it has that of who started it, which may be this program, too: by the name one sees
+/// that what was to come before has been done.
+pub fn take_name(name: &str) -> Result<()> {
+    let text = CString::new(name).context("take a name")?;
+    rustix::thread::set_name(&text).with_context(|| format!("take the name {name}"))
+}
 
 /// CPU time of the task whose `schedstat` this is, ns.
 pub fn ran_ns(schedstat: &Path) -> Result<u64> {

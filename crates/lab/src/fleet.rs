@@ -131,7 +131,8 @@ fn overlays(layout: &Layout, store: &Store, scenarios: &[&Scenario]) -> Result<B
     let workers = thread::available_parallelism().map_or(1, usize::from).min(wanted.len());
     let built = thread::scope(|scope| {
         let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("building an image panicked")));
+        let ended =
+            workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| bail!("building an image panicked")));
         ended.collect::<Result<Vec<_>>>()
     })?;
     Ok(built.into_iter().flatten().collect())

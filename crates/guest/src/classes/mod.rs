@@ -24,6 +24,7 @@ use crate::{
     check::{Verdicts, figure},
     clock,
     session::set_realtime,
+    system::take_name,
 };
 
 /// Realtime priority of the checking process.
@@ -63,6 +64,7 @@ pub fn check_nice() -> Result<()> {
 
 /// `bear NODE`: reads events of an input device; each has it start a child that sleeps.
 pub fn bear(node: &str) -> Result<()> {
+    take_name("bear")?;
     let mut device = File::open(node).with_context(|| format!("open {node}"))?;
     let mut children = Vec::new();
     let mut events = [0; 24 * 64];
@@ -74,6 +76,7 @@ pub fn bear(node: &str) -> Result<()> {
 
 /// `nap BUSY_MS SLEEP_MS`: burns CPU time and sleeps, by turns, for ever.
 pub fn nap(busy_ms: &str, sleep_ms: &str) -> Result<()> {
+    take_name("nap")?;
     let (busy, sleep) = (Duration::from_millis(busy_ms.parse()?), Duration::from_millis(sleep_ms.parse()?));
     let ran = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
     loop {

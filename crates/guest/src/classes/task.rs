@@ -24,32 +24,32 @@ pub struct Task(Child);
 impl Task {
     /// Burns CPU time; `by` is the command that gives it its policy, such as `nice -n 5`.
     pub fn hog(by: &str) -> Result<Self> {
-        Self::start(by, &hog::words().each_ref().map(String::as_str))
+        Self::start(by, &hog::words().each_ref().map(String::as_str), hog::NAME)
     }
 
     /// Only sleeps.
     pub fn sleeper(by: &str) -> Result<Self> {
-        Self::start(by, &["sleep", "1000000"])
+        Self::start(by, &["sleep", "1000000"], "sleep")
     }
 
     /// Burns CPU time and sleeps, by turns.
     pub fn napper(by: &str, busy_ms: u64, sleep_ms: u64) -> Result<Self> {
         let guest = format!("{}/appease-guest", crate::system::TOOLS);
-        Self::start(by, &[&guest, "nap", &busy_ms.to_string(), &sleep_ms.to_string()])
+        Self::start(by, &[&guest, "nap", &busy_ms.to_string(), &sleep_ms.to_string()], "nap")
     }
 
     /// Any other program; its arguments follow it.
     pub fn program(by: &str, program: &[&str]) -> Result<Self> {
-        Self::start(by, program)
+        let name = program.first().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+        Self::start(by, program, name)
     }
 
-    /// Starts `program`, which need not be the first to run in the process, and waits until it runs.
-    fn start(by: &str, program: &[&str]) -> Result<Self> {
+    /// Starts `program`, which need not be the first to run in the process, and waits until the process has this `name`.
+    fn start(by: &str, program: &[&str], name: &str) -> Result<Self> {
         let mut words = by.split_whitespace().chain(program.iter().copied());
         let first = words.next().context("no program given")?;
         let child = Command::new(first).args(words).stdin(Stdio::null()).spawn();
         let mut task = Self(child.with_context(|| format!("start {first}"))?);
-        let name = program.first().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
         let deadline = Deadline::after_s(START_LIMIT_S);
         while fs::read_to_string(format!("/proc/{}/comm", task.pid())).is_ok_and(|comm| comm.trim() != name) {
             if let Some(status) = task.0.try_wait().context("look after a task")? {
@@ -86,7 +86,7 @@ impl Task {
     /// Has it start a child each time that the device of `node` tells something.
     pub fn bearer(by: &str, node: &str) -> Result<Self> {
         let guest = format!("{}/appease-guest", crate::system::TOOLS);
-        Self::start(by, &[&guest, "bear", node])
+        Self::start(by, &[&guest, "bear", node], "bear")
     }
 
     /// Its children.
