@@ -321,7 +321,7 @@ __noinline bool take_hindmost(u32 here)
 {
 	u32 there = hindmost;
 
-	if (there == here || !placement_is_due(domain_at(there)->clock, domain_at(here)->clock))
+	if (there == here || !placement_is_due(domain_at(there)->clock, domain_at(here)->clock, nr_domains))
 		return false;
 	if (take_party(there))
 		return true;

@@ -177,7 +177,7 @@ static __noinline void forget_spenders(u64 now)
 /* Finds the domain whose parties had least, and forgives. */
 static __noinline int compare_clocks(void)
 {
-	u64 foremost = domain_at(0)->clock, least = 0;
+	u64 foremost = domain_at(0)->clock, least = 0, least_clock;
 	bool found = false;
 	u32 i, which = 0;
 
@@ -185,11 +185,12 @@ static __noinline int compare_clocks(void)
 		if (policy_before(foremost, domain_at(i)->clock))
 			foremost = domain_at(i)->clock;
 	}
+	least_clock = placement_least_clock(foremost, nr_domains);
 	bpf_for(i, 0, nr_domains) {
 		struct domain *domain = domain_at(i);
 
-		if (placement_lags(domain->clock, foremost))
-			domain->clock = foremost - PLACEMENT_LAG_NS;
+		if (policy_before(domain->clock, least_clock))
+			domain->clock = least_clock;
 		if (!domain->nr_waiting || (found && !policy_before(domain->clock, least)))
 			continue;
 		found = true;

@@ -21,11 +21,12 @@
  *			waiting here: 1		lacks 2
  *
  * A party is due in another domain when that one's clock is PLACEMENT_DUE_NS behind. A clock that lags behind the foremost
- * by more than PLACEMENT_LAG_NS is moved up.
+ * by more than PLACEMENT_LAG_NS is moved up. Both hold for up to PLACEMENT_FEW domains, and for more in proportion: clocks
+ * are in virtual time, which all CPUs that run a party carry on. One party of scale s (policy/party.h) on all CPUs of k
+ * domains, with turns of 3 ms, moves the clock of each by steps of 3 ms s k, and of a cgroup of weight 100, s is 1. A step
+ * longer than what is due would make each domain look behind in its turn, and send all CPUs to its queue.
  *
- * Limits: parts count tasks, not weights. Clocks are in virtual time, which all CPUs that run a party carry on. One party
- * of scale s (policy/party.h) on all CPUs of k domains, with turns of 3 ms, moves the clock of each by steps of 3 ms s k.
- * Of a cgroup of weight 100, s is 1: beyond eight domains one step is longer than PLACEMENT_DUE_NS.
+ * Limits: parts count tasks, not weights. Beyond PLACEMENT_FEW domains shares between cgroups are even later.
  */
 #ifndef APPEASE_POLICY_PLACEMENT_H
 #define APPEASE_POLICY_PLACEMENT_H
@@ -49,6 +50,15 @@
 
 /* A domain's clock lags behind the foremost by no more, ns: what a party was kept from for so long is forgiven. */
 #define PLACEMENT_LAG_NS 100000000ULL
+
+/* Domains for which these two hold: of a cgroup of weight 100, a step is as long as what is due. */
+#define PLACEMENT_FEW 8
+
+/* @ns, of one of these two, with so many @domains. */
+static inline u64 placement_scaled(u64 ns, u32 domains)
+{
+	return domains > PLACEMENT_FEW ? ns / PLACEMENT_FEW * domains : ns;
+}
 
 /* The @nth nearest domain of @home, of a power of two of them. The 0th is @home. */
 static inline u32 placement_near(u32 home, u32 nth)
@@ -84,16 +94,16 @@ static inline u32 placement_room(u32 waiting, u32 cpus, u32 online, u32 here)
 	return part > here ? part - here : 0;
 }
 
-/* Whether a party of a domain whose clock is @there is due in one whose clock is @here. */
-static inline bool placement_is_due(u64 there, u64 here)
+/* Whether a party of a domain whose clock is @there is due in one of so many @domains whose clock is @here. */
+static inline bool placement_is_due(u64 there, u64 here, u32 domains)
 {
-	return policy_before(there + PLACEMENT_DUE_NS, here);
+	return policy_before(there + placement_scaled(PLACEMENT_DUE_NS, domains), here);
 }
 
-/* Whether a domain's clock lags so far behind the @foremost that it is moved up to PLACEMENT_LAG_NS behind it. */
-static inline bool placement_lags(u64 clock, u64 foremost)
+/* Up to which clock a domain, of so many, is moved that lags behind the @foremost. */
+static inline u64 placement_least_clock(u64 foremost, u32 domains)
 {
-	return policy_before(clock + PLACEMENT_LAG_NS, foremost);
+	return foremost - placement_scaled(PLACEMENT_LAG_NS, domains);
 }
 
 #endif

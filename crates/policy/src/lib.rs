@@ -17,7 +17,7 @@ pub use sys::{
     CLOCK_HIGHEST, CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS,
     FAIRNESS_CREDIT_NS, FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT,
     LOAN_DECAY_PCT, PARTY_SCALE_1, PARTY_SCALE_MAX, PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PLACEMENT_DUE_NS,
-    PLACEMENT_LAG_NS, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
+    PLACEMENT_FEW, PLACEMENT_LAG_NS, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
     PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS, PROGRESS_WEIGHT_0,
     RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
@@ -70,9 +70,11 @@ native! {
     /// Tasks that it lacks of its part.
     placement_room(waiting: u32, cpus: u32, online: u32, here: u32) -> u32;
     /// Whether a party of a domain is due in another one, by their clocks.
-    placement_is_due(there: u64, here: u64) -> bool;
-    /// Whether a domain's clock is moved up to the foremost.
-    placement_lags(clock: u64, foremost: u64) -> bool;
+    placement_is_due(there: u64, here: u64, domains: u32) -> bool;
+    /// A time that holds for few domains, with so many.
+    placement_scaled(ns: u64, domains: u32) -> u64;
+    /// Up to which clock a domain is moved that lags behind the foremost.
+    placement_least_clock(foremost: u64, domains: u32) -> u64;
     /// Virtual time with which a task queues up that another one wakes.
     progress_handed_on(vtime: u64, waker_vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What is still owed.

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use appease_policy::{
-    PLACEMENT_DUE_NS, PLACEMENT_LAG_NS, placement_excess, placement_is_due, placement_lags, placement_leaves,
-    placement_near, placement_room, placement_turn,
+    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, placement_excess, placement_is_due, placement_least_clock,
+    placement_leaves, placement_near, placement_room, placement_scaled, placement_turn,
 };
 use proptest::prelude::*;
 
@@ -121,13 +121,30 @@ proptest! {
 
     /// Two domains never take from each other at the same time; and a clock is moved up only where its parties have long been due.
     #[test]
-    fn clocks_tell_who_is_due(a: u64, ahead in prop_oneof![0..2 * u64::from(PLACEMENT_LAG_NS), 0..u64::MAX / 4]) {
+    fn clocks_tell_who_is_due(
+        a: u64, ahead in prop_oneof![0..10 * u64::from(PLACEMENT_LAG_NS), 0..u64::MAX / 4], domains in 1..=DOMAINS
+    ) {
         let b = a.wrapping_add(ahead);
-        prop_assert!(!placement_is_due(b, a));
-        prop_assert_eq!(placement_is_due(a, b), ahead > u64::from(PLACEMENT_DUE_NS));
-        prop_assert_eq!(placement_lags(a, b), ahead > u64::from(PLACEMENT_LAG_NS));
-        prop_assert!(!placement_lags(a, b) || placement_is_due(a, b));
+        let [due, lag] = [PLACEMENT_DUE_NS, PLACEMENT_LAG_NS].map(|ns| placement_scaled(ns.into(), domains));
+        prop_assert!(!placement_is_due(b, a, domains));
+        prop_assert_eq!(placement_is_due(a, b, domains), ahead > due);
+        prop_assert_eq!(b.wrapping_sub(placement_least_clock(b, domains)), lag);
+        prop_assert!(lag > due);
     }
+
+    /// A step of a cgroup's clock on all domains makes none of them look behind.
+    #[test]
+    fn a_step_is_no_lag(domains in 1..=DOMAINS) {
+        const SLICE_NS: u64 = 3_000_000;
+        prop_assert!(placement_scaled(PLACEMENT_DUE_NS.into(), domains) >= SLICE_NS * u64::from(domains));
+    }
+}
+
+/// On few domains they hold as they are, on more in proportion.
+#[test]
+fn few_domains_change_nothing() {
+    let due = |domains| placement_scaled(PLACEMENT_DUE_NS.into(), domains);
+    assert_eq!([1, PLACEMENT_FEW, 2 * PLACEMENT_FEW].map(due), [25_000_000, 25_000_000, 50_000_000]);
 }
 
 /// Without any CPU there is nothing to share out.

@@ -47,14 +47,15 @@ fn decisions_cost_the_same_on_every_machine() {
     assert!(all.decision_ns < FLAT_COST * one_cache.decision_ns, "{one_cache:?} and {all:?}");
 }
 
-/// A limit (`bpf/policy/placement.h`): a cgroup's virtual time passes as fast as CPUs run it. On 64 domains a domain is taken to be
-/// behind that is not, and CPUs of all others come to its queue. On eight that keeps nobody waiting.
+/// A cgroup's virtual time passes as fast as CPUs run it, on 64 domains eight times as fast as on eight: what is due elsewhere grows with
+/// it, so no more decisions look there. A limit (`bpf/policy/placement.h`) is left: CPUs of all domains come to the one that is due.
 #[test]
-fn one_cgroup_is_due_elsewhere_on_many_domains() {
+fn one_cgroup_is_due_elsewhere_no_oftener_on_many_domains() {
     let [few, many] =
         [8 * CPUS_OF_A_CACHE, MOST_CPUS].map(|cpus| placing(Queues::OfCachesInCgroup, cpus, EVENTS).unwrap());
     assert!(few.waited_ns < MOST_WAITED_NS, "{few:?}");
-    assert!(many.domain_looks > 2.0 * few.domain_looks && many.waited_ns > MOST_WAITED_NS, "{few:?} and {many:?}");
+    assert!(many.domain_looks < few.domain_looks, "{few:?} and {many:?}");
+    assert!(many.waited_ns > MOST_WAITED_NS, "the limit is gone: say so, and hold it to the others' {many:?}");
 }
 
 /// Also where all CPUs do attended work: a look at each would be 256.

@@ -2,8 +2,8 @@
 //! tasks to another, and when it takes some, is computed by `bpf/policy/placement.h`.
 
 use appease_policy::{
-    PARTY_SCALE_1, PLACEMENT_LAG_NS, POLICY_WEIGHT_DEFAULT, party_charge, party_scale, placement_excess,
-    placement_is_due, placement_lags, placement_leaves, placement_near, placement_room, placement_turn,
+    PARTY_SCALE_1, POLICY_WEIGHT_DEFAULT, party_charge, party_scale, placement_excess, placement_is_due,
+    placement_least_clock, placement_leaves, placement_near, placement_room, placement_turn,
 };
 
 use crate::{CpuId, machine::Caches};
@@ -150,9 +150,11 @@ impl Domains {
             self.scale = party_scale(u64::from(PARTY_SCALE_1), weight.into(), root_weight);
         }
         let foremost = self.domains.iter().map(|domain| domain.clock).max().unwrap_or(0);
+        let least = placement_least_clock(foremost, self.number());
         for domain in &mut self.domains {
-            if placement_lags(domain.clock, foremost) {
-                domain.clock = foremost - u64::from(PLACEMENT_LAG_NS);
+            // At the beginning, the least is before the beginning.
+            if domain.clock.wrapping_sub(least).cast_signed() < 0 {
+                domain.clock = least;
             }
         }
         let waits = |&domain: &u32| waiting_in[domain as usize] > 0;
@@ -164,7 +166,7 @@ impl Domains {
     pub(super) fn due_from(&self, here: u32) -> Option<u32> {
         let clock = |domain: u32| self.domains[domain as usize].clock;
         let there = self.hindmost;
-        (there != here && placement_is_due(clock(there), clock(here))).then_some(there)
+        (there != here && placement_is_due(clock(there), clock(here), self.number())).then_some(there)
     }
 
     /// None that was due may run here: until the next look nobody tries again.
