@@ -6,8 +6,8 @@
  * highest clock as well. The kernel's own limit (rate_limit_us of schedutil) applies.
  *
  * Packing: a plain task that wakes up takes the first CPU of its domain that is idle, or is at plain work. The latter goes on to it when its
- * task sleeps or has had its turn; if one waits already, the next CPU is asked. So none waits for longer than a turn, and idle
- * CPUs stay idle until they are needed. What somebody waits for is not packed, nor what is new.
+ * task sleeps or has had its turn. Once plain tasks have waited for as long as a turn without a pause, the next CPU is asked. So none
+ * waits for much longer than a turn, and idle CPUs stay idle until they are needed. What somebody waits for is not packed, nor what is new.
  */
 #ifndef APPEASE_CLOCK_BPF_H
 #define APPEASE_CLOCK_BPF_H

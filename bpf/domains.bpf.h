@@ -57,6 +57,7 @@ struct domain {
 	u64 clock;		/* smallest virtual time of a party that waited when one was last chosen */
 	/* Its CPUs that run what nobody waits for. Attended tasks that wake up look here. */
 	u64 plain_cpus;
+	u64 packed_ns;		/* to save power: since when plain tasks have waited without a pause */
 	u32 nr_cpus;		/* in cpus: those that are on, or were */
 	u32 nr_online;		/* of them, now */
 	u32 next_look;		/* where the next search for a CPU begins */

@@ -58,18 +58,28 @@ static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is
 /* Of low_cpu(): the CPU is idle, and was taken. */
 #define LOW_IDLE (1 << 16)
 
+/* To save power: whether plain tasks of @domain have waited for a CPU for as long as a turn, without a pause. */
+static __always_inline bool is_full(struct domain *domain, u32 index, u64 now)
+{
+	if (others_may_wait(index))
+		return now - domain->packed_ns >= slice_ns;
+	domain->packed_ns = now;
+	return false;
+}
+
 /*
- * To save power: the first CPU near @prev_cpu that plain work may wake up on: one that is at such work, if nobody waits for it yet, or
- * the next one. -1: there is none, or somebody waits for @p, which may have any.
+ * To save power: the first CPU near @prev_cpu that plain work may wake up on: one that is at such work, as long as none waits for longer
+ * than a turn, or the next one. -1: there is none, or somebody waits for @p, which may have any.
  */
 __noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mono)
 {
 	u32 index = domain_of(prev_cpu), i;
 	struct domain *domain = domain_at(index);
-	bool others_wait = others_may_wait(index);
+	bool full;
 
 	if (is_kthread(p) || (mono && is_waited_for(p, mono)))
 		return -1;
+	full = is_full(domain, index, scx_bpf_now());
 	bpf_for(i, 0, DOMAIN_CPUS) {
 		s32 cpu = domain->cpus[i % DOMAIN_CPUS];
 		struct task_struct *curr;
@@ -83,7 +93,7 @@ __noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mo
 			return cpu | LOW_IDLE;
 		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
 		cctx = cpu_ctx_of(cpu);
-		if (!others_wait && cctx && cctx->is_plain && curr && !(curr->flags & PF_IDLE))
+		if (!full && cctx && cctx->is_plain && curr && !(curr->flags & PF_IDLE))
 			return cpu;
 	}
 	return -1;

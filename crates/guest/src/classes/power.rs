@@ -1,7 +1,11 @@
 //! What clock CPUs are asked for, and how power is saved: by the kernel's own word, a probe at the function that takes the wish. The
 //! emulated machine has one clock alone, so what comes of a wish is not seen.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Command, Stdio},
+};
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
@@ -33,7 +37,7 @@ const SOON_MS: u64 = 50;
 const HOOKS_MS: u64 = 1500;
 /// Three that compute for a tenth of the time each, and together for less than a CPU has; where they are is looked up so often.
 const LIGHT_MS: (u64, u64) = (2, 18);
-const LIGHT: usize = 3;
+const LIGHT: u32 = 3;
 const LOOKS: u32 = 100;
 const LOOK_EACH_MS: u64 = 10;
 /// Least part of the looks at which all are on one CPU when power is saved, and the most when not.
@@ -73,6 +77,18 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     Ok(())
 }
 
+/// Has a process on these CPUs.
+fn put(pid: u32, cpus: &str) -> Result<()> {
+    let words = ["-pc", cpus, &pid.to_string()];
+    let status = Command::new("taskset").args(words).stdout(Stdio::null()).status().context("start taskset")?;
+    ensure!(status.success(), "taskset to {cpus} ended with {status}: 4 CPUs are needed");
+    Ok(())
+}
+
+/// By the numbers of CPUs.
+const ALL: &str = "0-3";
+const LAST: &str = "3";
+
 fn started(words: &[&str], device: &mut Device) -> Result<Scheduler> {
     let ours = Scheduler::start_ours(words)?;
     clock::sleep_ms(HOOKS_MS);
@@ -109,7 +125,13 @@ fn key_raises(verdicts: &mut Verdicts, wishes: &Wishes, (device, node): (&mut De
 
 /// Whether the part of the time in which light tasks are all on one CPU is as expected.
 fn light(is_expected: impl Fn(f64) -> bool, name: &str) -> Result<()> {
-    let tasks = (0..LIGHT).map(|_| Task::napper("nice -n 0", LIGHT_MS.0, LIGHT_MS.1)).collect::<Result<Vec<_>>>()?;
+    // Whoever wakes up while this realtime process has the first CPU goes to another one.
+    put(std::process::id(), LAST)?;
+    // Each begins on a CPU of its own, and may then go where it likes.
+    let napper = |cpu: u32| Task::napper(&format!("taskset -c {cpu}"), LIGHT_MS.0, LIGHT_MS.1);
+    let tasks = (0..LIGHT).map(napper).collect::<Result<Vec<_>>>()?;
+    clock::sleep_ms(SOON_MS);
+    tasks.iter().try_for_each(|task| put(task.pid(), ALL))?;
     clock::sleep_ms(EPOCHS_MS);
     let mut together = 0_u32;
     for _ in 0..LOOKS {
@@ -119,19 +141,20 @@ fn light(is_expected: impl Fn(f64) -> bool, name: &str) -> Result<()> {
     }
     let part = f64::from(together) / f64::from(LOOKS);
     figure(name, part);
+    put(std::process::id(), ALL)?;
     ensure!(is_expected(part), "all are on one CPU in {part:.2} of all looks");
     Ok(())
 }
 
 /// As many hogs as CPUs are on all of them.
 fn each_has_one() -> Result<()> {
-    let cpus = std::thread::available_parallelism().context("count CPUs")?.get();
-    let hogs = (0..cpus).map(|_| Task::hog("nice -n 0")).collect::<Result<Vec<_>>>()?;
+    const CPUS: usize = 4;
+    let hogs = (0..CPUS).map(|_| Task::hog("nice -n 0")).collect::<Result<Vec<_>>>()?;
     clock::sleep_ms(EPOCHS_MS);
     let mut on: Vec<u32> = hogs.iter().map(|hog| Ok(hog.standing()?.cpu)).collect::<Result<_>>()?;
     on.sort_unstable();
     on.dedup();
-    ensure!(on.len() == cpus, "{cpus} hogs are on CPUs {on:?}");
+    ensure!(on.len() == CPUS, "{CPUS} hogs are on CPUs {on:?}");
     Ok(())
 }
 
