@@ -2,7 +2,7 @@
 /*
  * The clock that a CPU is asked to have, in parts of the highest one.
  *
- * Problem: who waits for something waits for as long as the clock takes to rise, and what nobody waits for need not raise it.
+ * Problem: a user waits for as long as the clock takes to rise, and what nobody waits for need not raise it.
  * Under sched_ext the kernel's governor, schedutil, goes by what the scheduler asks for, and by nothing else; asked for nothing, it
  * has the highest clock always.
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Placement: which CPUs a wake-up looks at, in whose queues a task waits, and when one domain takes another one's work.
+ * Placement: which CPUs a wake-up looks at, in which queues a task waits, and when one domain takes another one's work.
  *
  * Problem: one queue for all CPUs has one lock, and moves tasks away from their caches. With a queue for each last-level
  * cache, work may wait in one domain while another has less to do, and a look at all CPUs costs more the more there are.
@@ -38,7 +38,7 @@
  * work. What it misses, it has when the first CPU of its domain ends a turn.
  */
 #define PLACEMENT_CPU_LOOKS 8
-/* Domains that it looks at. Turned up, it finds a CPU farther away, whose cache lacks the data. */
+/* Domains that it looks at. Turned up, it finds a CPU farther away, and its cache lacks the data. */
 #define PLACEMENT_DOMAIN_LOOKS 8
 
 /*
@@ -94,7 +94,7 @@ static inline u32 placement_room(u32 waiting, u32 cpus, u32 online, u32 here)
 	return part > here ? part - here : 0;
 }
 
-/* Whether a party of a domain whose clock is @there is due in one of so many @domains whose clock is @here. */
+/* Whether a party of a domain with its clock at @there is due in one of so many @domains with its clock at @here. */
 static inline bool placement_is_due(u64 there, u64 here, u32 domains)
 {
 	return policy_before(there + placement_scaled(PLACEMENT_DUE_NS, domains), here);

@@ -1,7 +1,7 @@
 //! By what the clock of CPUs is asked for: whether anything would follow, and whether power is to be saved.
 //!
-//! Of cpufreq's governors schedutil alone goes by what a scheduler asks for. It is looked for when the scheduler is attached: who
-//! changes the governor later has the highest clock under schedutil, as under any sched_ext scheduler that asks for nothing.
+//! Of cpufreq's governors schedutil alone goes by what a scheduler asks for. It is looked for when the scheduler is attached:
+//! if it is chosen later, the clock is the highest under schedutil, as under any sched_ext scheduler that asks for nothing.
 
 use std::{fs, path::Path};
 

@@ -23,7 +23,7 @@ pub const TOOLS: &str = "/run/tools";
 /// After how long without an answer a device is announced again.
 const ANNOUNCE_AGAIN_MS: u64 = 500;
 
-/// Gives the process a name of its own. Until then it has that of who started it, which may be this program, too: by the name one sees
+/// Gives the process a name of its own. Until then it has its parent's, which may run this program, too: by the name one sees
 /// that what was to come before has been done.
 pub fn take_name(name: &str) -> Result<()> {
     let text = CString::new(name).context("take a name")?;

@@ -16,7 +16,7 @@ proptest! {
         }
     }
 
-    /// Who computes has all of it unless power is saved; then nobody raises it.
+    /// A task that computes has all of it unless power is saved; then none raises it.
     #[test]
     fn the_rest_raises_it_by_computing_alone(used in 0..=CLOCK_HIGHEST) {
         prop_assert_eq!(clock_of_rest(used, false, false), used);

@@ -38,7 +38,7 @@ fn share_out(domains: &mut [(u32, u32)]) {
 }
 
 proptest! {
-    /// From each domain all are reached, each once, itself first; and whoever is near to one has that one as near.
+    /// From each domain all are reached, each once, itself first; and nearness is mutual.
     #[test]
     fn all_domains_are_near_in_some_order(bits in 0..=6u32, home in 0..DOMAINS) {
         let (number, home) = (1 << bits, home % (1 << bits));
@@ -74,7 +74,7 @@ proptest! {
         prop_assert!(placement_turn(first, nth, cpus) < cpus.max(1));
     }
 
-    /// No domain has and lacks at once; whoever is at its part, rounded either way, does neither.
+    /// No domain has and lacks at once; one that is at its part, rounded either way, does neither.
     #[test]
     fn a_part_is_neither_given_nor_lacked(domains in machine()) {
         let (cpus, waiting) = domains.iter().fold((0u64, 0u64), |sum, &(online, here)| (sum.0 + u64::from(online), sum.1 + u64::from(here)));
@@ -112,7 +112,7 @@ proptest! {
         }
     }
 
-    /// Who wakes up stays where its data is; who ends a turn leaves while its domain has some to give.
+    /// A task that wakes up stays where its data is; one that ends a turn leaves while its domain has some to give.
     #[test]
     fn who_wakes_up_stays(gives: u32) {
         prop_assert!(!placement_leaves(true, gives));

@@ -13,7 +13,7 @@ const EVENTS: u64 = 60_000;
 const MOST_CPUS: u64 = 4096;
 
 /// Waiting that is left with queues for each cache, for each decision, ns. Its 64 CPUs have a lock for 3 µs each of their turns of
-/// 3 ms, 7 % of the time. Who finds it taken waits for half of that: 100 ns, and less than a quarter of one time that it is taken.
+/// 3 ms, 7 % of the time. A CPU that finds it taken waits for half of that: 100 ns, and less than a quarter of one time that it is taken.
 const MOST_WAITED_NS: f64 = Locks::REMOVE_NS as f64 / 4.0;
 /// What 64 times as many CPUs may add to that: noise of a run of a fraction of a second, but no part of 64.
 const FLAT_WAITING: f64 = 1.5;

@@ -1,10 +1,14 @@
 //! Affinity, and a CPU that goes and comes while there is work. In the host's time: shares are far from exact.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use super::{Verdicts, shares_of, task::Task, within};
+use super::{
+    Verdicts, shares_of,
+    task::{Task, put_on},
+    within,
+};
 use crate::{
     clock::{self, Deadline},
     scheduler,
@@ -32,7 +36,7 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
 
     verdicts.tell("pinned tasks stay", stays(&zero, 0).and_then(|()| stays(&one, 1)));
     verdicts.tell("pinned tasks and others get on", get_on(all()));
-    pin(&zero, 1)?;
+    put_on(zero.pid(), "1")?;
     verdicts.tell("a task that is pinned elsewhere goes there", stays(&zero, 1));
     verdicts.tell("pinned to one CPU, they get on", get_on(all()));
 
@@ -53,13 +57,6 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
 fn is_attached(sequence: &str) -> Result<()> {
     let (state, now) = (scheduler::state(), scheduler::sequence());
     ensure!(state == "enabled" && now == sequence, "state is {state}, attachment {now} after {sequence}");
-    Ok(())
-}
-
-fn pin(task: &Task, cpu: u32) -> Result<()> {
-    let out = Command::new("taskset").args(["-pc", &cpu.to_string(), &task.pid().to_string()]).output();
-    let out = out.context("start taskset")?;
-    ensure!(out.status.success(), "taskset: {}", String::from_utf8_lossy(&out.stderr).trim());
     Ok(())
 }
 

@@ -1,16 +1,15 @@
 //! What clock CPUs are asked for, and how power is saved: by the kernel's own word, a probe at the function that takes the wish. The
 //! emulated machine has one clock alone, so what comes of a wish is not seen.
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    process::{Command, Stdio},
-};
+use std::fs;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 
-use super::{Verdicts, task::Task};
+use super::{
+    Verdicts,
+    task::{Task, put_on},
+};
 use crate::{
     check::figure,
     clock,
@@ -50,38 +49,30 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     let wishes = Wishes::watch()?;
     {
         let ours = started(&["--clock", "always"], &mut device)?;
-        let _bursts = napper_on(1)?;
+        let _bursts = napper_on(1, NAP_MS)?;
         clock::sleep_ms(EPOCHS_MS);
         figure("clock_of_bursts", f64::from(wishes.last(1)?));
         verdicts.tell("short bursts do not raise the clock", wishes.is_at_most(1, LOW));
         {
             let _hog = Task::hog("taskset -c 1")?;
             clock::sleep_ms(EPOCHS_MS);
-            verdicts.tell("who computes has the highest", wishes.is(1, HIGHEST));
+            verdicts.tell("a task that computes has the highest", wishes.is(1, HIGHEST));
         }
         key_raises(verdicts, &wishes, (&mut device, &node), "")?;
-        verdicts.tell("who is light has a CPU each", light(|part| part < PACKED, "light_on_one_cpu"));
+        verdicts.tell("light tasks have a CPU each", light(|part| part < PACKED, "light_on_one_cpu"));
         ours.end_by(Signal::TERM)?;
     }
     let ours = started(&["--clock", "always", "--power-save"], &mut device)?;
     {
         let _hog = Task::hog("taskset -c 1")?;
         clock::sleep_ms(EPOCHS_MS);
-        verdicts.tell("who computes raises nothing when power is saved", wishes.is(1, 0));
+        verdicts.tell("a task that computes raises nothing when power is saved", wishes.is(1, 0));
     }
     key_raises(verdicts, &wishes, (&mut device, &node), " when power is saved")?;
     verdicts
-        .tell("who is light shares a CPU when power is saved", light(|part| part >= PACKED, "light_on_one_cpu_saving"));
-    verdicts.tell("who computes has a CPU each all the same", each_has_one());
+        .tell("light tasks share a CPU when power is saved", light(|part| part >= PACKED, "light_on_one_cpu_saving"));
+    verdicts.tell("tasks that compute have a CPU each all the same", each_has_one());
     ours.end_by(Signal::TERM)?;
-    Ok(())
-}
-
-/// Has a process on these CPUs.
-fn put(pid: u32, cpus: &str) -> Result<()> {
-    let words = ["-pc", cpus, &pid.to_string()];
-    let status = Command::new("taskset").args(words).stdout(Stdio::null()).status().context("start taskset")?;
-    ensure!(status.success(), "taskset to {cpus} ended with {status}: 4 CPUs are needed");
     Ok(())
 }
 
@@ -98,14 +89,15 @@ fn started(words: &[&str], device: &mut Device) -> Result<Scheduler> {
     Ok(ours)
 }
 
-fn napper_on(cpu: u32) -> Result<Task> {
-    Task::napper(&format!("taskset -c {cpu}"), NAP_MS.0, NAP_MS.1)
+/// Computes and sleeps, by turns, for so long.
+fn napper_on(cpu: u32, (busy_ms, sleep_ms): (u64, u64)) -> Result<Task> {
+    Task::napper(&format!("taskset -c {cpu}"), busy_ms, sleep_ms)
 }
 
-/// Somebody presses a key, whose reader is on a CPU with a low clock: it has the highest at once, and others on the CPU have not.
+/// Somebody presses a key, and its reader is on a CPU with a low clock: it has the highest at once, and others on the CPU have not.
 fn key_raises(verdicts: &mut Verdicts, wishes: &Wishes, (device, node): (&mut Device, &str), when: &str) -> Result<()> {
     const CPU: u32 = 2;
-    let _bursts = napper_on(CPU)?;
+    let _bursts = napper_on(CPU, NAP_MS)?;
     let _reader = Task::bearer(&format!("taskset -c {CPU}"), node)?;
     clock::sleep_ms(SOON_MS);
     // The first read began before the reader was known; the next one is the key's.
@@ -125,13 +117,12 @@ fn key_raises(verdicts: &mut Verdicts, wishes: &Wishes, (device, node): (&mut De
 
 /// Whether the part of the time in which light tasks are all on one CPU is as expected.
 fn light(is_expected: impl Fn(f64) -> bool, name: &str) -> Result<()> {
-    // Whoever wakes up while this realtime process has the first CPU goes to another one.
-    put(std::process::id(), LAST)?;
+    // A task that wakes up while this realtime process has the first CPU goes to another one.
+    put_on(std::process::id(), LAST)?;
     // Each begins on a CPU of its own, and may then go where it likes.
-    let napper = |cpu: u32| Task::napper(&format!("taskset -c {cpu}"), LIGHT_MS.0, LIGHT_MS.1);
-    let tasks = (0..LIGHT).map(napper).collect::<Result<Vec<_>>>()?;
+    let tasks = (0..LIGHT).map(|cpu| napper_on(cpu, LIGHT_MS)).collect::<Result<Vec<_>>>()?;
     clock::sleep_ms(SOON_MS);
-    tasks.iter().try_for_each(|task| put(task.pid(), ALL))?;
+    tasks.iter().try_for_each(|task| put_on(task.pid(), ALL))?;
     clock::sleep_ms(EPOCHS_MS);
     let mut together = 0_u32;
     for _ in 0..LOOKS {
@@ -141,7 +132,7 @@ fn light(is_expected: impl Fn(f64) -> bool, name: &str) -> Result<()> {
     }
     let part = f64::from(together) / f64::from(LOOKS);
     figure(name, part);
-    put(std::process::id(), ALL)?;
+    put_on(std::process::id(), ALL)?;
     ensure!(is_expected(part), "all are on one CPU in {part:.2} of all looks");
     Ok(())
 }
@@ -173,16 +164,11 @@ impl Wishes {
     fn of(&self, cpu: u32) -> Result<Vec<u32>> {
         let path = format!("{TRACING}/trace");
         let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
-        for line in text.lines().filter(|line| line.contains(EVENT)) {
-            let number = |name: &str| -> Option<u32> {
-                line.split_whitespace().find_map(|word| word.strip_prefix(name))?.parse().ok()
-            };
-            if let (Some(cpu), Some(clock)) = (number("cpu="), number("clock=")) {
-                found.entry(cpu).or_default().push(clock);
-            }
-        }
-        Ok(found.remove(&cpu).unwrap_or_default())
+        let number = |line: &str, name: &str| -> Option<u32> {
+            line.split_whitespace().find_map(|word| word.strip_prefix(name))?.parse().ok()
+        };
+        let wishes = text.lines().filter(|line| line.contains(EVENT) && number(line, "cpu=") == Some(cpu));
+        Ok(wishes.filter_map(|line| number(line, "clock=")).collect())
     }
 
     /// The last one; a CPU that was asked for nothing has the highest clock.

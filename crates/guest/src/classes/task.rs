@@ -7,7 +7,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, setpriority_process};
 
 use crate::{
@@ -103,6 +103,13 @@ impl Task {
         let line = text.lines().find(|line| line.starts_with("ext.enabled"));
         Ok(line.with_context(|| format!("{path} has no line ext.enabled"))?.ends_with('1'))
     }
+}
+
+/// Has a process on these CPUs from now on, by their numbers.
+pub fn put_on(pid: u32, cpus: &str) -> Result<()> {
+    let out = Command::new("taskset").args(["-pc", cpus, &pid.to_string()]).output().context("start taskset")?;
+    ensure!(out.status.success(), "taskset to {cpus} says: {}", String::from_utf8_lossy(&out.stderr).trim());
+    Ok(())
 }
 
 impl Drop for Task {

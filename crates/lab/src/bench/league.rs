@@ -24,7 +24,7 @@ pub struct Row {
     has_own: bool,
     /// Whether less is better, as it mostly is.
     less_is_better: bool,
-    /// The same without load, under whoever is best there.
+    /// The same without load, under the scheduler that is best there.
     pub unloaded: Option<f64>,
     /// By scheduler.
     pub entries: Vec<Entry>,
@@ -192,7 +192,7 @@ fn row(race: &Race, place: &str, layout: Grouping, measure: &Measure, runs: &[&R
         };
         Entry { scheduler, figure }
     };
-    // Of those who race: another race of the scenario may have others, with other mixes.
+    // Of this race's schedulers: another race of the scenario may have others, with other mixes.
     let is_in = |run: &&&Run| race.schedulers().iter().any(|scheduler| scheduler.to_string() == run.scheduler);
     let bases = unloaded.iter().filter(is_in).filter(|run| run.outcome == Outcome::Ok);
     let best = if less_is_better { f64::min } else { f64::max };

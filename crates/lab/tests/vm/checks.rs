@@ -198,15 +198,18 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
     }
     for kernel in thorough {
         for load in of(&["hogs:16"], &["hogs:64", "hogs:16"]) {
-            checks.push(Check::at(kernel, load, "command_is_as_fast_as_alone", command));
+            checks.push(Check::at(kernel, load, "command_is_as_fast_as_alone", in_layout(scopes, command)));
         }
         if full {
             for load in ["hogs:64", "hogs:16"] {
-                checks.push(Check::at(kernel, load, "command_in_one_cgroup_is_as_fast_as_alone", command_flat));
-                checks.push(Check::at(kernel, load, "video_in_one_cgroup_loses_no_frame", video_flat));
+                let in_one = in_layout(Spec::flat, command);
+                checks.push(Check::at(kernel, load, "command_in_one_cgroup_is_as_fast_as_alone", in_one));
+                let in_one = in_layout(Spec::flat, video);
+                checks.push(Check::at(kernel, load, "video_in_one_cgroup_loses_no_frame", in_one));
             }
             for load in ["hogs:16", "hogs:64", "build:16"] {
-                checks.push(Check::at(kernel, load, "typing_in_one_cgroup_is_as_fast_as_alone", typing_flat));
+                let in_one = in_layout(Spec::flat, typing);
+                checks.push(Check::at(kernel, load, "typing_in_one_cgroup_is_as_fast_as_alone", in_one));
             }
             checks.push(Check::at(kernel, "hogs:16", "together_is_nearly_as_fast_as_alone", together));
         } else {
@@ -220,10 +223,10 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         }
         checks.push(Check::on(kernel, "screen_is_there_soon", screen_ready).in_host_time());
         for load in of(&["hogs:16"], &["hogs:64"]) {
-            checks.push(Check::at(kernel, load, "video_loses_no_frame", video));
+            checks.push(Check::at(kernel, load, "video_loses_no_frame", in_layout(scopes, video)));
         }
         for load in of(&["hogs:16"], &["hogs:64", "build:16"]) {
-            checks.push(Check::at(kernel, load, "typing_is_as_fast_as_alone", typing));
+            checks.push(Check::at(kernel, load, "typing_is_as_fast_as_alone", in_layout(scopes, typing)));
         }
         checks.push(Check::at(kernel, "build:30", "web_server_is_as_fast_as_alone", apache));
         for load in of(&["none", "hogs:16"], &["none", "hogs:16", "build:16"]) {
@@ -351,17 +354,34 @@ fn loaded_and_alone(
     kernel: &str,
     load: &'static str,
 ) -> anyhow::Result<[Run; 2]> {
-    machines.good_runs([load, "none"].map(|load| Spec::new(scenario, "appease", load).on(kernel)))
+    loaded_and_alone_in(machines, scenario, kernel, load, scopes)
 }
 
-/// The same, all programs in one cgroup.
-fn loaded_and_alone_flat(
+/// The same in a layout.
+fn loaded_and_alone_in(
     machines: &Machines,
     scenario: &'static str,
     kernel: &str,
     load: &'static str,
+    layout: Layout,
 ) -> anyhow::Result<[Run; 2]> {
-    machines.good_runs([load, "none"].map(|load| Spec::new(scenario, "appease", load).on(kernel).flat()))
+    machines.good_runs([load, "none"].map(|load| layout(Spec::new(scenario, "appease", load).on(kernel))))
+}
+
+/// Puts programs into cgroups, or into one.
+type Layout = fn(Spec) -> Spec;
+
+/// As a run has it by itself.
+fn scopes(spec: Spec) -> Spec {
+    spec
+}
+
+/// A check in a layout.
+fn in_layout(
+    layout: Layout,
+    holds: fn(&Machines, &str, &'static str, Layout) -> anyhow::Result<()>,
+) -> impl FnOnce(&Machines, &str, &'static str) -> anyhow::Result<()> + Send + 'static {
+    move |machines, kernel, load| holds(machines, kernel, load, layout)
 }
 
 /// The same distribution of two runs.
@@ -376,15 +396,8 @@ fn longest_ms(run: &Run, metric: &str) -> anyhow::Result<f64> {
     Ok(spread(run, metric)?.max.max(so_far))
 }
 
-fn typing(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    keys_as_alone(&loaded_and_alone(machines, "typing", kernel, load)?, kernel, load)
-}
-
-fn typing_flat(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    keys_as_alone(&loaded_and_alone_flat(machines, "typing", kernel, load)?, kernel, load)
-}
-
-fn keys_as_alone(runs: &[Run; 2], kernel: &str, load: &str) -> anyhow::Result<()> {
+fn typing(machines: &Machines, kernel: &str, load: &'static str, layout: Layout) -> anyhow::Result<()> {
+    let runs = loaded_and_alone_in(machines, "typing", kernel, load, layout)?;
     runs.iter().try_for_each(all_answered)?;
     let [loaded, alone] = spreads(runs.each_ref(), "key_to_screen_ms")?;
     enough("keys", loaded, 10)?;
@@ -426,15 +439,8 @@ fn screen_ready(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn command(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    commands_as_alone(&loaded_and_alone(machines, "command", kernel, load)?, kernel, load)
-}
-
-fn command_flat(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    commands_as_alone(&loaded_and_alone_flat(machines, "command", kernel, load)?, kernel, load)
-}
-
-fn commands_as_alone(runs: &[Run; 2], kernel: &str, load: &str) -> anyhow::Result<()> {
+fn command(machines: &Machines, kernel: &str, load: &'static str, layout: Layout) -> anyhow::Result<()> {
+    let runs = loaded_and_alone_in(machines, "command", kernel, load, layout)?;
     runs.iter().try_for_each(all_answered)?;
     let [loaded, alone] = spreads(runs.each_ref(), "command_ms")?;
     enough("commands", loaded, 3)?;
@@ -500,13 +506,8 @@ fn no_frame_lost(run: &Run) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn video(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let [run] = machines.good_runs([Spec::new("video", "appease", load).on(kernel)])?;
-    no_frame_lost(&run)
-}
-
-fn video_flat(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    let [run] = machines.good_runs([Spec::new("video", "appease", load).on(kernel).flat()])?;
+fn video(machines: &Machines, kernel: &str, load: &'static str, layout: Layout) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([layout(Spec::new("video", "appease", load).on(kernel))])?;
     no_frame_lost(&run)
 }
 
@@ -825,7 +826,7 @@ fn without_gaps(
     Ok(())
 }
 
-/// What sensing and queues of our own cost a server whose packets pass two wires and a bridge.
+/// What sensing and queues of our own cost a server if its packets pass two wires and a bridge.
 fn bridge(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let spec = |scheduler| Spec::new("bridge", scheduler, "none").on(kernel);
     let [ours, eevdf] = machines.good_runs([spec("appease"), spec("eevdf")])?;

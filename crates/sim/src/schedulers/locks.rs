@@ -3,7 +3,7 @@
 //! A CPU that puts a task into a queue, or takes one off, has the queue's lock for [`Locks::INSERT_NS`] or
 //! [`Locks::REMOVE_NS`]. Another one that wants it waits until then, first come first served, and does nothing else. Events
 //! are simulated in the order in which CPUs enter the scheduler, and one that waited for a lock wants the next one later than
-//! who enters after it. So a lock has times for which it is taken, and who comes has the first gap that is long enough. A look at
+//! a CPU that enters after it. So a lock has times for which it is taken, and a CPU has the first gap that is long enough. A look at
 //! a queue takes no lock, as `scx_bpf_dsq_peek()` takes none, nor does a look that finds it empty.
 
 use std::collections::VecDeque;
@@ -23,11 +23,11 @@ pub struct Locks {
 }
 
 impl Locks {
-    /// A lock is held for so long by who puts a task into its queue, ns: all of `ops.enqueue()`, which takes 11,300
+    /// A lock is held for so long to put a task into its queue, ns: all of `ops.enqueue()`, which takes 11,300
     /// instructions in nine calls (`ARCHITECTURE.md`), at an instruction a nanosecond. The kernel holds the lock for a part
     /// of that, so this is an upper bound. Turned up, CPUs wait longer, and one queue is too few sooner.
     pub const INSERT_NS: u64 = 11_300 / 9;
-    /// By who takes a task off, ns: all of `ops.dispatch()`, 2,000 instructions in one call.
+    /// To take a task off, ns: all of `ops.dispatch()`, 2,000 instructions in one call.
     pub const REMOVE_NS: u64 = 2_000;
 
     /// For so many queues; without any, nothing is counted and nobody waits.
@@ -119,7 +119,7 @@ impl Locks {
 mod tests {
     use super::*;
 
-    /// Who comes later waits for who is there, and for all who wait already; at another queue nobody waits.
+    /// A CPU that comes later waits for the one that is there, and for all that wait already; at another queue nobody waits.
     #[test]
     fn who_comes_first_is_served_first() {
         let mut locks = Locks::new(2);
@@ -138,7 +138,7 @@ mod tests {
         );
     }
 
-    /// Who comes by an earlier event, but later, leaves a gap for who comes before that, if it is long enough.
+    /// A CPU that comes by an earlier event, but later, leaves a gap for one that comes before that, if it is long enough.
     #[test]
     fn who_comes_sooner_does_not_wait_for_who_comes_later() {
         let mut locks = Locks::new(1);

@@ -29,7 +29,7 @@ struct Domain {
 pub(super) struct Domains {
     caches: Caches,
     domains: Vec<Domain>,
-    /// The domain whose party had least at the last look.
+    /// The domain in which a party had least at the last look.
     hindmost: u32,
     /// The one party that there is here, of the root's own tasks or of those of one cgroup.
     vtime: u64,
@@ -162,7 +162,7 @@ impl Domains {
         self.hindmost = (0..self.number()).filter(waits).min_by_key(clock).unwrap_or(0);
     }
 
-    /// The domain whose party is due in this one, if any.
+    /// The domain with a party that is due in this one, if any.
     pub(super) fn due_from(&self, here: u32) -> Option<u32> {
         let clock = |domain: u32| self.domains[domain as usize].clock;
         let there = self.hindmost;
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(domains.next_cpus(0).collect::<Vec<_>>(), [0, 1, 2]);
     }
 
-    /// What a domain has beyond its part goes to those that lack most, one at the end of each turn; who wakes up stays.
+    /// What a domain has beyond its part goes to those that lack most, one at the end of each turn; a task that wakes up stays.
     #[test]
     fn the_full_give_to_the_empty() {
         let mut domains = domains(4, 4);
