@@ -20,6 +20,7 @@ mod init;
 mod keyboard;
 mod load;
 mod meter;
+mod migrations;
 mod mix;
 mod probe;
 mod processes;
@@ -52,6 +53,8 @@ usage: appease-guest init                                  first process of a la
        appease-guest customer NAME ROUNDS PAUSE_MS COMMAND time a command; prints samples
        appease-guest ask NAME FROM URL closed:CONNECTIONS[:PAUSE_MS]|open:PER_SECOND:CONNECTIONS SECONDS [READY]
                                                            ask a web server again and again; prints samples
+       appease-guest migrations NAME COMMAND               run a shell command; prints samples of its time, and of who changed
+                                                           CPU and cache meanwhile
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         ["customer", name, rounds, pause_ms, command] => customer::act(name, rounds, pause_ms, command),
         ["ask", name, from, url, how, seconds] => asker::act(name, from, url, how, seconds, None),
         ["ask", name, from, url, how, seconds, ready] => asker::act(name, from, url, how, seconds, Some(ready)),
+        ["migrations", name, command] => migrations::command(name, command),
         ["check-sensing"] => sense::check(""),
         ["check-sensing", part] => sense::check(part),
         ["check-served"] => sense::check_served(""),

@@ -71,6 +71,10 @@ const CONSOLE_TO_EEVDF_RATIO: f64 = 1.1;
 const CONSOLE_LOADED_TO_EEVDF_RATIO: f64 = 1.3;
 /// Keys beside 4 hogs a CPU on several CPUs, p90, against the better of EEVDF's, flat and with a cgroup for each program.
 const KEYS_ON_CPUS_RATIO: f64 = 0.5;
+/// A build on all CPUs, alone and beside a user who types, against EEVDF's: its time, for 0.98 of the throughput; and how often tasks change
+/// their last-level cache.
+const COMPILE_TO_EEVDF_RATIO: f64 = 1.0 / 0.98;
+const CACHE_MIGRATIONS_TO_EEVDF_RATIO: f64 = 1.2;
 /// An active console, its worst command (RSIO section 6.1).
 const CONSOLE_MAX_RATIO: f64 = 1.5;
 /// A key beside a realtime program that never sleeps, the latest, ms: a few turns of the others, of which there are five a second.
@@ -307,6 +311,13 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
                 checks.push(Check::on(kernel, &format!("scheduler_stays_beside_stress_on_{cpus}_cpus"), stays));
             }
             checks.push(Check::at(kernel, "build:64", "console_is_as_fast_as_alone_under_eevdf", console_loaded));
+            for caches in [1, 2] {
+                for (scenario, beside) in [("compile", "alone"), ("compile-typing", "beside_typing")] {
+                    let build = move |machines: &Machines, kernel: &str| compile(machines, kernel, scenario, caches);
+                    let name = format!("build_is_as_fast_as_under_eevdf_on_4_cpus_with_{caches}_caches_{beside}");
+                    checks.push(Check::on(kernel, &name, build));
+                }
+            }
         } else {
             checks.push(Check::on(kernel, "scheduler_stays_attached_on_4_cpus", attached));
         }
@@ -644,6 +655,33 @@ fn keys_on_cpus(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<
     enough("keys", ours, 10)?;
     let what = format!("p90 of keys at {load} on {cpus} CPUs against EEVDF's, {kernel}");
     within(&what, ours.p90, flat.p90.min(scopes.p90), KEYS_ON_CPUS_RATIO)
+}
+
+/// A compiler on all CPUs: in exact mode its time counts the instructions of all, and an idle CPU costs nothing, so none may idle while a
+/// task waits.
+fn compile(machines: &Machines, kernel: &str, scenario: &'static str, caches: u32) -> anyhow::Result<()> {
+    let spec = |scheduler| Spec::new(scenario, scheduler, "none").on(kernel).on_cpus(4).on_caches(caches);
+    let runs = machines.good_runs([spec("appease"), spec("eevdf")])?;
+    all_answered(&runs[0])?;
+    let what = |which: &str| format!("{which} of {scenario} on 4 CPUs with {caches} caches against EEVDF's, {kernel}");
+    let figures = |metric| spreads(runs.each_ref(), metric);
+    let [ours, eevdf] = figures("compile_ms")?;
+    enough("builds", ours, 3)?;
+    enough("builds under EEVDF", eevdf, 3)?;
+    let [moves, of_eevdf] = figures("compile_migrations_across_caches")?;
+    let faults = [
+        within(&what("mean time"), ours.mean, eevdf.mean, COMPILE_TO_EEVDF_RATIO),
+        // With one cache there is none to leave.
+        if caches == 1 {
+            Ok(())
+        } else {
+            within(&what("migrations across caches"), moves.mean, of_eevdf.mean, CACHE_MIGRATIONS_TO_EEVDF_RATIO)
+        },
+        conserves_work(&runs[0], WORK_CONSERVING_PCT),
+    ];
+    let told: Vec<String> = faults.into_iter().filter_map(|fault| Some(fault.err()?.to_string())).collect();
+    ensure!(told.is_empty(), "{}", told.join("; "));
+    Ok(())
 }
 
 fn octave(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
