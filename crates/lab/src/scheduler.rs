@@ -8,7 +8,17 @@ use appease_scenario::{Grouping, scheduler_and_mix};
 use crate::host::Layout;
 
 /// The peers that `appease-lab peers` builds.
-pub const PEERS: [&str; 4] = ["scx_bpfland", "scx_lavd", "scx_flash", "scx_cosmos"];
+pub const PEERS: [&str; 9] = [
+    "scx_bpfland",
+    "scx_lavd",
+    "scx_flash",
+    "scx_cosmos",
+    "scx_pandemonium",
+    "scx_cake",
+    "scx_mlfq",
+    "scx_beerland",
+    "scx_p2dq",
+];
 /// Our policies; a new one is a line here.
 const POLICIES: [&str; 5] = ["appease", "rsio", "rbpe", "cas", "steady"];
 /// Its backends, likewise: one that acts by nice values, and one that only watches, to tell what watching costs.
@@ -170,7 +180,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_told() {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
-        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-autogroup, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos; each may have a mix of the scenario's (+MIX)"#);
+        insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-autogroup, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos, scx_pandemonium, scx_cake, scx_mlfq, scx_beerland, scx_p2dq; each may have a mix of the scenario's (+MIX)"#);
         insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio, rbpe, cas, steady"#);
         insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, nice, none"#);
         insta::assert_snapshot!(told("eevdf-nice+batch"), @r#"scheduler "eevdf-nice+batch": eevdf-nice has everybody at one nice value, and mix "batch" others: write eevdf+batch"#);
