@@ -38,6 +38,8 @@ pub struct SchedOptions {
     pub clock: Clock,
     /// Save power: keep plain work on few CPUs.
     pub packs: bool,
+    /// How long a task may wait until the kernel's watchdog ejects us; at most 30 s, the kernel's default (`SCX_WATCHDOG_MAX_TIMEOUT`).
+    pub watchdog: Duration,
     /// Length of the debug dump when the kernel ejects us; 0: the kernel's default.
     pub exit_dump_len: u32,
 }
@@ -53,6 +55,7 @@ impl Default for SchedOptions {
             guards: false,
             clock: Clock::Left,
             packs: false,
+            watchdog: Duration::from_secs(30),
             exit_dump_len: 0,
         }
     }
@@ -120,6 +123,7 @@ impl Scheduler {
         }
         let ops = open.struct_ops.appease_ops_mut();
         ops.exit_dump_len = options.exit_dump_len;
+        ops.timeout_ms = u32::try_from(options.watchdog.as_millis()).unwrap_or(u32::MAX);
         if options.partial {
             ops.flags |= SWITCH_PARTIAL;
         }

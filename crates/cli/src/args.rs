@@ -236,6 +236,9 @@ pub struct Run {
     /// A task of the other lane that waits longer than this runs next, milliseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().longest_wait_ms, help_heading = "Tuning")]
     pub longest_wait_ms: u64,
+    /// How long a task may wait until the kernel's watchdog ejects the scheduler, milliseconds.
+    #[arg(long, value_name = "N", default_value_t = defaults().watchdog_ms, help_heading = "Tuning")]
+    pub watchdog_ms: u64,
     /// Ceiling of a handler's confidence.
     #[arg(long, value_name = "N", default_value_t = defaults().max_conf, help_heading = "Policy rsio")]
     pub max_conf: u32,
@@ -354,6 +357,7 @@ impl Run {
                 ClockArg::Never => ClockWhen::Never,
             },
             power_save: self.power_save,
+            watchdog_ms: self.watchdog_ms,
             exit_dump_len: self.exit_dump_len,
             run_dir: run_dir.into(),
         }

@@ -110,6 +110,8 @@ pub struct Options {
     pub clock: ClockWhen,
     /// What nobody waits for is kept on few CPUs, and raises no clock.
     pub power_save: bool,
+    /// How long a task may wait until the kernel's watchdog ejects the scheduler, milliseconds.
+    pub watchdog_ms: u64,
     /// Length of the kernel's debug dump after an ejection, bytes; 0 for the kernel's default.
     pub exit_dump_len: u32,
     /// Where lock and control socket are.
@@ -144,6 +146,7 @@ impl Default for Options {
             partial: sched.partial,
             clock: ClockWhen::default(),
             power_save: sched.packs,
+            watchdog_ms: millis(sched.watchdog),
             exit_dump_len: sched.exit_dump_len,
             run_dir: RUN_DIR.into(),
         }
@@ -180,6 +183,8 @@ pub struct ConfigError {
     allowed: String,
 }
 
+/// The kernel's default, and the most that it allows a scheduler (`SCX_WATCHDOG_MAX_TIMEOUT`).
+const LONGEST_WATCHDOG_MS: u64 = 30_000;
 /// Hops that fit into a record (`APPEASE_MAX_HOPS`).
 const MAX_HOPS: u64 = 8;
 
@@ -214,17 +219,19 @@ impl Config {
             customer_is: CustomerIs::default(),
             alpha_pm: 0,
         };
+        let watchdog_ms = within("watchdog-ms", options.watchdog_ms, 1_000, LONGEST_WATCHDOG_MS)?;
         let sched = SchedOptions {
             slice: micros("slice-us", options.slice_us, 100, 100_000)?,
             other_share_pct: small(within("other-share-pct", options.other_share_pct.into(), 1, 90)?),
             epoch: millis("epoch-ms", options.epoch_ms, 10, 2_000)?,
-            // The kernel's watchdog ejects a scheduler that lets a task wait for 30 s.
-            longest_wait: millis("longest-wait-ms", options.longest_wait_ms, 10, 20_000)?,
+            // Who has waited for so long runs next, and that takes a while, too.
+            longest_wait: millis("longest-wait-ms", options.longest_wait_ms, 10, watchdog_ms * 2 / 3)?,
             partial: options.partial,
             // Both known when it is attached.
             guards: false,
             clock: Clock::default(),
             packs: options.power_save,
+            watchdog: Duration::from_millis(watchdog_ms),
             exit_dump_len: options.exit_dump_len,
         };
         if options.policy == Policy::Rbpe && !matches!(options.backend, BackendKind::Auto | BackendKind::Nice) {
@@ -379,6 +386,9 @@ mod tests {
         assert_eq!(of(|o| o.co_conf = 5), "--co-conf is 5: allowed is 0 to 4");
         assert_eq!(of(|o| o.max_hops = 9), "--max-hops is 9: allowed is 1 to 8");
         assert_eq!(of(|o| o.other_share_pct = 100), "--other-share-pct is 100: allowed is 1 to 90");
+        assert_eq!(of(|o| o.watchdog_ms = 30_001), "--watchdog-ms is 30001: allowed is 1000 to 30000");
+        let longest = "--longest-wait-ms is 4000: allowed is 10 to 3333";
+        assert_eq!(of(|o| (o.watchdog_ms, o.longest_wait_ms) = (5000, 4000)), longest);
         assert_eq!(of(|o| o.stats = Some(f64::NAN)), "--stats is NaN: allowed is 0.1 to 86400 seconds");
     }
 }

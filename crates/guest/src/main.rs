@@ -38,6 +38,7 @@ mod turns;
 mod typist;
 mod verified;
 mod visitor;
+mod watchdog;
 
 use std::process::ExitCode;
 

@@ -17,6 +17,7 @@ use crate::{
     scope::Scopes,
     screen::Screen,
     system::{self, RUN_DIR, TOOLS, kernel_log},
+    watchdog::Operations,
 };
 
 const AUTOGROUP: &str = "/proc/sys/kernel/sched_autogroup_enabled";
@@ -27,6 +28,9 @@ const START_LIMIT_S: u64 = 90;
 const STOP_LIMIT_S: u64 = 20;
 /// `appease x11` owns it once it is at work.
 const FOCUS_SELECTION: &str = "_APPEASE_X11_S0";
+/// The backend's name for sched_ext with the watchdog that most others have, and what our daemon is told of it.
+const BACKEND_AT_5_S: &str = "scx-5s";
+const AT_5_S: [&str; 4] = ["--backend", "scx", "--watchdog-ms", "5000"];
 /// RSIO section 6.5 compares with users who all raise their priority so.
 const RAISED_NICE: i32 = -10;
 
@@ -97,10 +101,11 @@ impl Kind {
             Self::Peer(name) => Some(vec![format!("{TOOLS}/{name}")]),
             Self::Appease { policy, backend } => {
                 let mut argv = vec![format!("{TOOLS}/appease"), "run".into()];
-                for (flag, value) in [("--policy", policy), ("--backend", backend)] {
-                    if let Some(value) = value {
-                        argv.extend([flag.into(), value.clone()]);
-                    }
+                argv.extend(policy.iter().flat_map(|policy| ["--policy".into(), policy.clone()]));
+                match backend.as_deref() {
+                    Some(BACKEND_AT_5_S) => argv.extend(AT_5_S.map(str::to_owned)),
+                    Some(backend) => argv.extend(["--backend".into(), backend.to_owned()]),
+                    None => {}
                 }
                 Some(argv)
             }
@@ -110,7 +115,7 @@ impl Kind {
     /// Whether it has the X server serve the focus first: what our own policy brings, and others do not.
     fn serves_focus(&self) -> bool {
         let ours = |word: &Option<String>, but: &[&str]| word.as_deref().is_none_or(|word| but.contains(&word));
-        matches!(self, Self::Appease { policy, backend } if ours(policy, &["appease"]) && ours(backend, &["auto", "scx", "nice"]))
+        matches!(self, Self::Appease { policy, backend } if ours(policy, &["appease"]) && ours(backend, &["auto", "scx", BACKEND_AT_5_S, "nice"]))
     }
 
     /// Whether it has channels: policy `steady` goes by none, and its daemon refuses them.
@@ -137,6 +142,8 @@ pub struct Scheduler {
     /// The agent of the display.
     agent: Option<Program>,
     sequence: String,
+    /// What it gave to sched_ext.
+    operations: Option<Operations>,
 }
 
 impl Scheduler {
@@ -159,7 +166,7 @@ impl Scheduler {
         if !["", "disabled"].contains(&state().as_str()) {
             bail!("another sched_ext scheduler is still in charge ({STATE} is {})", state());
         }
-        let mut scheduler = Self { daemon: None, agent: None, sequence: sequence(), kind };
+        let mut scheduler = Self { daemon: None, agent: None, sequence: sequence(), operations: None, kind };
         let Some(mut argv) = scheduler.kind.command() else { return Ok(scheduler) };
         if let Some(text) = config.filter(|_| scheduler.is_ours()) {
             let file = Path::new(RUN_DIR).join("config.toml");
@@ -187,6 +194,10 @@ impl Scheduler {
         }
         scheduler.sequence = sequence();
         scheduler.daemon = Some(daemon);
+        if scheduler.kind.uses_sched_ext() {
+            let operations = Operations::newest();
+            scheduler.operations = operations.map_err(|error| eprintln!("no time-out of the watchdog: {error:#}")).ok();
+        }
         Ok(scheduler)
     }
 
@@ -271,6 +282,12 @@ impl Scheduler {
             kernel_log("sched_ext", 12),
             daemon.log_tail(20)
         )))
+    }
+
+    /// How long the kernel's watchdog lets a task wait under it, seconds; nothing where it is not one of sched_ext.
+    pub fn watchdog_s(&self) -> Option<f64> {
+        let told = self.operations.as_ref()?.watchdog_ms();
+        told.map(|ms| f64::from(ms) / 1e3).map_err(|error| eprintln!("no time-out of the watchdog: {error:#}")).ok()
     }
 
     /// Has our own daemon watch more channels, each given as the arguments of `appease channel add`. Others watch none.
@@ -389,6 +406,7 @@ mod tests {
             ("appease", ours(None, None)),
             ("appease:rsio@none", ours(Some("rsio"), Some("none"))),
             ("appease@nice", ours(None, Some("nice"))),
+            ("appease@scx-5s", ours(None, Some("scx-5s"))),
             ("appease@nice+fifo-video", ours(None, Some("nice"))),
             ("eevdf+batch", Kind::Eevdf),
         ] {
@@ -398,9 +416,14 @@ mod tests {
             ours(Some("rsio"), Some("none")).command().map(|argv| argv.join(" ")).as_deref(),
             Some("/run/tools/appease run --policy rsio --backend none")
         );
+        assert_eq!(
+            ours(None, Some("scx-5s")).command().map(|argv| argv.join(" ")).as_deref(),
+            Some("/run/tools/appease run --backend scx --watchdog-ms 5000")
+        );
         for (name, serves) in [
             ("appease", true),
             ("appease:appease@scx", true),
+            ("appease@scx-5s", true),
             ("appease:rsio", false),
             ("appease:appease@none", false),
             ("appease@nice", true),

@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use appease_scenario::{AppKind, Event, Job, Load, MeterKind, Metric, Outcome, scheduler_and_mix};
+use appease_scenario::{AppKind, Event, Job, Load, MeterKind, Metric, Outcome, WATCHDOG, scheduler_and_mix};
 
 use self::{parts::Shares, players::Player, tasks::Task, visits::Visited};
 use crate::{
@@ -98,6 +98,11 @@ fn carry_out(job: &Job, host: &mut Host) {
             if done.is_err() {
                 break;
             }
+        }
+        if done.as_ref().is_err_and(|error| outcome_of(error) == Outcome::Evicted)
+            && let Some(watchdog_s) = round.scheduler.as_ref().and_then(Scheduler::watchdog_s)
+        {
+            metrics.insert(WATCHDOG.to_owned(), Metric::Scalar { value: watchdog_s });
         }
         tell_end(session.host, done, metrics);
         // After the last one the machine is switched off.

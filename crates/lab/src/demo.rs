@@ -64,7 +64,7 @@ pub fn run(layout: &Layout, store: &Store, args: &DemoArgs, interrupt: &Interrup
         writeln!(text, "screen   {}", relative(path).display())?;
     }
     if let Some(bad) = report.runs.iter().find(|run| run.outcome != Outcome::Ok) {
-        bail!("{text}\n{} {}: {}", bad.scheduler, names::outcome(bad.outcome), bad.detail);
+        bail!("{text}\n{} {}: {}", bad.scheduler, names::ending(bad), bad.detail);
     }
     Ok(text)
 }
@@ -157,7 +157,7 @@ fn table(text: &mut String, scenario: &str, one: &Run, other: &Run) -> std::fmt:
     }
     for run in [one, other].into_iter().filter(|run| run.outcome != Outcome::Ok) {
         let reason = run.detail.lines().next().unwrap_or("no reason given");
-        writeln!(text, "  {}: {}: {reason}", names::scheduler(&run.scheduler), names::outcome(run.outcome))?;
+        writeln!(text, "  {}: {}: {reason}", names::scheduler(&run.scheduler), names::ending(run))?;
     }
     Ok(())
 }

@@ -21,8 +21,9 @@ pub const PEERS: [&str; 9] = [
 ];
 /// Our policies; a new one is a line here.
 const POLICIES: [&str; 5] = ["appease", "rsio", "rbpe", "cas", "steady"];
-/// Its backends, likewise: one that acts by nice values, and one that only watches, to tell what watching costs.
-const BACKENDS: [&str; 3] = ["scx", "nice", "none"];
+/// Its backends, likewise: sched_ext, and the same with the watchdog that most peers have; one that acts by nice values, and one that only
+/// watches, to tell what watching costs.
+const BACKENDS: [&str; 4] = ["scx", "scx-5s", "nice", "none"];
 /// What can be written without building a peer.
 pub const OURS: [&str; 5] = ["eevdf", "eevdf-autogroup", "eevdf-scopes", "eevdf-nice", "appease"];
 /// Schedulers that are the kernel's own.
@@ -165,6 +166,7 @@ mod tests {
             "scx_lavd",
             "appease",
             "appease@nice",
+            "appease@scx-5s",
             "appease:appease",
             "appease:cas",
             "appease:rbpe@nice",
@@ -182,7 +184,7 @@ mod tests {
         let told = |text: &str| text.parse::<Scheduler>().err().map(|e| e.to_string()).unwrap_or_default();
         insta::assert_snapshot!(told("cfs"), @r#"scheduler "cfs" is not known: there is eevdf, eevdf-autogroup, eevdf-scopes, eevdf-nice, appease[:POLICY][@BACKEND], and peers like scx_bpfland, scx_lavd, scx_flash, scx_cosmos, scx_pandemonium, scx_cake, scx_mlfq, scx_beerland, scx_p2dq; each may have a mix of the scenario's (+MIX)"#);
         insta::assert_snapshot!(told("appease:magic"), @r#"policy "magic" is not known: there is appease, rsio, rbpe, cas, steady"#);
-        insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, nice, none"#);
+        insta::assert_snapshot!(told("appease:rsio@magic"), @r#"backend "magic" is not known: there is scx, scx-5s, nice, none"#);
         insta::assert_snapshot!(told("eevdf-nice+batch"), @r#"scheduler "eevdf-nice+batch": eevdf-nice has everybody at one nice value, and mix "batch" others: write eevdf+batch"#);
         insta::assert_snapshot!(told("appease+"), @r#"scheduler "appease+": there is no mix after the "+""#);
         assert!(told("appeased").contains("is not known"));

@@ -16,7 +16,7 @@ pub use job::{Event, Grouping, Job, Machine, Mode, Outcome};
 pub use load::{Load, ParseLoadError};
 pub use mix::{Class, Mix, ParseClassError, scheduler_and_mix};
 pub use part::Part;
-pub use report::{Metric, Report, Run, Summary};
+pub use report::{Metric, Report, Run, Summary, WATCHDOG};
 pub use scenario::{
     App, AppKind, Capture, Clip, LONGEST_SETTLE_S, Meter, MeterKind, PAGE_PORT, Player, Scenario, ScenarioError, Short,
     Typist,

@@ -43,6 +43,9 @@ pub enum Metric {
     },
 }
 
+/// The metric of a run whose scheduler was ejected that tells how long the kernel's watchdog let a task wait under it, seconds.
+pub const WATCHDOG: &str = "watchdog_s";
+
 /// One scenario under one scheduler and one load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {

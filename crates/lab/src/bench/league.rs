@@ -187,7 +187,7 @@ fn row(race: &Race, place: &str, layout: Grouping, measure: &Measure, runs: &[&R
         let figure = match run {
             None if !may_be_here => Err("as EEVDF".into()),
             None => Err("not run".into()),
-            Some(run) if run.outcome != Outcome::Ok => Err(names::outcome(run.outcome).into()),
+            Some(run) if run.outcome != Outcome::Ok => Err(names::ending(run)),
             Some(run) => measure.of(run).ok_or_else(|| missing(measure, run).into()),
         };
         Entry { scheduler, figure }
@@ -251,7 +251,7 @@ pub fn mishaps(documents: &[Document]) -> Vec<String> {
     bad.map(|(document, run)| {
         let why = run.detail.lines().next().unwrap_or_default();
         let place = place(run.load, series(&run.kernel), run.machine.layout, run.machine.cpus);
-        let (scenario, outcome) = (&document.report.scenario, names::outcome(run.outcome));
+        let (scenario, outcome) = (&document.report.scenario, names::ending(run));
         format!("{} in {scenario}, {place}: {outcome}: {why}", run.scheduler)
     })
     .collect()
@@ -262,7 +262,7 @@ mod tests {
     use std::fs;
 
     use anyhow::Result;
-    use appease_scenario::{Grouping, Load, Machine, Metric, Mode, Outcome, Report, Run};
+    use appease_scenario::{Grouping, Load, Machine, Metric, Mode, Outcome, Report, Run, WATCHDOG};
 
     use super::{mishaps, rows, versions};
     use crate::bench::{document::Document, matrix::Matrix, table::markdown};
@@ -276,7 +276,9 @@ mod tests {
             machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Scopes },
             outcome: if figure.is_some() { Outcome::Ok } else { Outcome::Evicted },
             detail: if figure.is_some() { String::new() } else { "runnable task stall\nmore".into() },
-            metrics: figure.map(|value| ("video_fps".to_owned(), Metric::Scalar { value })).into_iter().collect(),
+            metrics: [figure.map_or((WATCHDOG, 5.0), |value| ("video_fps", value))]
+                .map(|(name, value)| (name.to_owned(), Metric::Scalar { value }))
+                .into(),
         };
         let report = Report { scenario: "film".into(), runs: figures.iter().map(run).collect() };
         Ok(Document { format: 1, short: true, versions: [("appease".to_owned(), format!("of {load}"))].into(), report })
@@ -327,7 +329,7 @@ mod tests {
         insta::assert_snapshot!(markdown(&rows), @r"
         | | unloaded | EEVDF | scx_lavd | scx_flash | appease | appease:steady | appease to unloaded | best other to appease |
         |---|---|---|---|---|---|---|---|---|
-        | a film, hogs:4 (Linux 7.2): video, frames/s | 25.0 | 5.00 | 8.00 | ejected by the kernel | **20.0** | not run | 1.25 × | 2.50 × |
+        | a film, hogs:4 (Linux 7.2): video, frames/s | 25.0 | 5.00 | 8.00 | ejected by the kernel (watchdog: 5 s) | **20.0** | not run | 1.25 × | 2.50 × |
 
         a film in classes, hogs:4 (Linux 7.2):
 
@@ -343,7 +345,7 @@ mod tests {
         assert_eq!(rows[0].best_other_to_ours(), Some(("scx_lavd", 2.5)));
         assert_eq!(
             mishaps(&documents),
-            ["scx_flash in film, hogs:4 (Linux 7.2): ejected by the kernel: runnable task stall"]
+            ["scx_flash in film, hogs:4 (Linux 7.2): ejected by the kernel (watchdog: 5 s): runnable task stall"]
         );
         assert_eq!(versions(&documents), [("appease", vec!["of none", "of hogs:4"])].into());
         Ok(())

@@ -114,7 +114,7 @@ fn missing(run: &Run, value: &Value<'_>) -> String {
         (Outcome::Ok, Some(0.0)) => "completed nothing: the machine did not answer".into(),
         (Outcome::Ok, Some(completed)) => format!("completed {completed:.0}, too few"),
         (Outcome::Ok, None) => "was not measured".into(),
-        (outcome, _) => names::outcome(outcome).into(),
+        _ => names::ending(run),
     }
 }
 

@@ -1,6 +1,6 @@
 //! How metrics, schedulers and figures are called in texts for people.
 
-use appease_scenario::{Machine, Mode, Outcome, scheduler_and_mix};
+use appease_scenario::{Machine, Metric, Mode, Outcome, Run, WATCHDOG, scheduler_and_mix};
 
 /// What is known of a metric beyond its name.
 pub(crate) struct Known {
@@ -107,6 +107,11 @@ const fn known(name: &'static str, title: &'static str, better: Better) -> Known
     Known { name, title, better }
 }
 
+/// Whether `metric` belongs to how a run ended, and is told there.
+pub(crate) fn is_of_ending(metric: &str) -> bool {
+    metric == WATCHDOG
+}
+
 /// What the interactive work is paid with. A line that an ssh user types may be called `load`, too.
 const COSTS: [&str; 4] = ["load_share_pct", "load_longest_gap_ms", "load_process_share_pct", "load_process_gap_ms"];
 
@@ -181,12 +186,22 @@ pub(crate) fn machine(machine: Machine) -> String {
 }
 
 /// How a run ended, in words.
-pub(crate) fn outcome(outcome: Outcome) -> &'static str {
+fn outcome(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Ok => "ok",
         Outcome::Evicted => "ejected by the kernel",
         Outcome::Stalled => "stalled",
         Outcome::Failed => "failed",
+    }
+}
+
+/// How a run ended, in words; of an ejected scheduler, how long its watchdog let a task wait.
+pub(crate) fn ending(run: &Run) -> String {
+    match run.metrics.get(WATCHDOG) {
+        Some(Metric::Scalar { value }) if run.outcome == Outcome::Evicted => {
+            format!("{} (watchdog: {value} s)", outcome(run.outcome))
+        }
+        _ => outcome(run.outcome).into(),
     }
 }
 

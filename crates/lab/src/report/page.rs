@@ -126,7 +126,7 @@ fn outcomes(section: &Section<'_>) -> Markup {
                 details {
                     summary {
                         strong { (names::scheduler(&run.scheduler)) } " at " (run.load.to_string()) ": "
-                        span.bad { (names::outcome(run.outcome)) } " – " (run.detail.lines().next().unwrap_or("no reason given"))
+                        span.bad { (names::ending(run)) } " – " (run.detail.lines().next().unwrap_or("no reason given"))
                     }
                     pre { (run.detail) }
                 }
@@ -307,8 +307,8 @@ fn value_table(section: &Section<'_>, looks: &[Look], name: &str) -> Markup {
     }
 }
 
-fn outcome_or_nothing(run: &Run) -> &'static str {
-    if run.outcome == Outcome::Ok { "does not apply" } else { names::outcome(run.outcome) }
+fn outcome_or_nothing(run: &Run) -> String {
+    if run.outcome == Outcome::Ok { "does not apply".into() } else { names::ending(run) }
 }
 
 fn ratio_cell(ratio: Option<f64>, better: Better, start: bool) -> Markup {

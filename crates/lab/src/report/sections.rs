@@ -30,7 +30,8 @@ impl<'a> Section<'a> {
     /// Names of the metrics that any run has, in the order of the report.
     pub fn metrics(&self) -> Vec<&'a str> {
         let names: BTreeSet<&str> = self.runs().flat_map(|run| run.metrics.keys().map(String::as_str)).collect();
-        let mut names: Vec<_> = names.into_iter().filter(|name| !names::is_of_host(name)).collect();
+        let mut names: Vec<_> =
+            names.into_iter().filter(|name| !names::is_of_host(name) && !names::is_of_ending(name)).collect();
         names.sort_by_key(|name| names::rank(name));
         names
     }
