@@ -234,6 +234,8 @@ impl<'a> Session<'a> {
         clock::sleep_until(settled_ns);
         scheduler.must_be_in_charge()?;
         let lanes_before = self.lanes(scheduler)?;
+        // Policy rsio knows no requests.
+        let requests_before = if scheduler.is_ours() { figures::Requests::so_far().ok() } else { None };
 
         let trace = self.job.trace.then(Trace::begin).transpose()?;
         let begin_ns = match &mut round.probe {
@@ -269,8 +271,9 @@ impl<'a> Session<'a> {
         }
         self.add_lanes(scheduler, lanes_before.as_ref(), metrics)?;
         if scheduler.is_ours() {
-            // Policy rsio knows no requests.
-            figures::add_requests(metrics).unwrap_or_else(|error| eprintln!("no figures of requests: {error:#}"));
+            let let_go = log.as_ref().map_or(0, |log| log.presses.len());
+            figures::add_requests(metrics, requests_before, let_go)
+                .unwrap_or_else(|error| eprintln!("no figures of requests: {error:#}"));
         }
 
         if let Some(visited) = visited {

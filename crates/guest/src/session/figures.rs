@@ -218,26 +218,65 @@ pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut 
 /// A request ends a few seconds after it was opened at the latest.
 const REQUEST_ENDS_MS: u64 = 6000;
 
-/// How many requests were seen to end by their response, since the scheduler was started. Those that ended without one, for nobody worked on
-/// them any more, are told beside: a key that is let go has no response.
-pub(super) fn add_requests(metrics: &mut Metrics) -> Result<()> {
-    let mut report = latency()?;
-    let count = |report: &serde_json::Value, what: &str| {
-        let field = report.pointer(&format!("/total/{what}")).and_then(serde_json::Value::as_f64);
-        field.with_context(|| format!("appease latency --json does not tell what was {what}"))
-    };
-    if count(&report, "open")? > 0.0 {
-        clock::sleep_ms(REQUEST_ENDS_MS);
-        report = latency()?;
+/// How requests ended, since the scheduler was started.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Requests {
+    open: f64,
+    answered: f64,
+    silent: f64,
+    timed_out: f64,
+}
+
+impl Requests {
+    pub(super) fn so_far() -> Result<Self> {
+        let report = latency()?;
+        let count = |what: &str| {
+            let field = report.pointer(&format!("/total/{what}")).and_then(serde_json::Value::as_f64);
+            field.with_context(|| format!("appease latency --json does not tell what was {what}"))
+        };
+        Ok(Self {
+            open: count("open")?,
+            answered: count("answered")?,
+            silent: count("silent")?,
+            timed_out: count("timed_out")?,
+        })
     }
-    let (answered, silent, timed_out) =
-        (count(&report, "answered")?, count(&report, "silent")?, count(&report, "timed_out")?);
+
+    /// Once all are over.
+    fn settled() -> Result<Self> {
+        let found = Self::so_far()?;
+        if found.open == 0.0 {
+            return Ok(found);
+        }
+        clock::sleep_ms(REQUEST_ENDS_MS);
+        Self::so_far()
+    }
+
+    /// Share of the responses that were seen among those that were due since `before`, per cent; nothing if none was.
+    ///
+    /// Somebody worked on every request, if only to read it. So one that went quiet has missed its response, like one that timed out;
+    /// but for a key that was let go, which has none: of those there were `let_go`.
+    fn seen_pct(self, before: Self, let_go: usize) -> Option<f64> {
+        let answered = self.answered - before.answered;
+        let quiet = (self.silent - before.silent - let_go as f64).max(0.0);
+        let due = answered + quiet + self.timed_out - before.timed_out;
+        (due > 0.0).then(|| 100.0 * answered / due)
+    }
+}
+
+/// How many requests were seen to end by their response, since the scheduler was started. Those that ended without one, for nobody worked on
+/// them any more, are told beside: a key that is let go has no response. Since the measurement began, with `let_go` keys
+/// let go, also how many of all responses were seen.
+pub(super) fn add_requests(metrics: &mut Metrics, before: Option<Requests>, let_go: usize) -> Result<()> {
+    let found = Requests::settled()?;
+    let Requests { open, answered, silent, timed_out } = found;
     if answered + timed_out > 0.0 {
         scalar(metrics, "requests_answered_pct", 100.0 * answered / (answered + timed_out));
     }
-    for (name, value) in
-        [("open", count(&report, "open")?), ("answered", answered), ("silent", silent), ("timed_out", timed_out)]
-    {
+    if let Some(seen) = before.and_then(|before| found.seen_pct(before, let_go)) {
+        scalar(metrics, "responses_seen_pct", seen);
+    }
+    for (name, value) in [("open", open), ("answered", answered), ("silent", silent), ("timed_out", timed_out)] {
         scalar(metrics, &format!("requests_{name}"), value);
     }
     Ok(())
@@ -245,4 +284,20 @@ pub(super) fn add_requests(metrics: &mut Metrics) -> Result<()> {
 
 pub(super) fn scalar(metrics: &mut Metrics, name: &str, value: f64) {
     metrics.insert(name.to_owned(), Metric::Scalar { value });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Requests;
+
+    #[test]
+    fn a_response_that_was_missed_counts_though_its_request_went_quiet() {
+        let before = Requests { open: 0.0, answered: 5.0, silent: 7.0, timed_out: 1.0 };
+        let after = |answered, silent, timed_out| Requests { open: 0.0, answered, silent, timed_out };
+        assert_eq!(after(25.0, 7.0, 1.0).seen_pct(before, 0), Some(100.0));
+        assert_eq!(after(23.0, 8.0, 2.0).seen_pct(before, 0), Some(90.0));
+        assert_eq!(after(25.0, 26.0, 1.0).seen_pct(before, 20), Some(100.0), "twenty keys were let go");
+        assert_eq!(after(23.0, 28.0, 2.0).seen_pct(before, 20), Some(90.0));
+        assert_eq!(before.seen_pct(before, 0), None);
+    }
 }

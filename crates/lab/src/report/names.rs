@@ -74,6 +74,7 @@ const METRICS: &[Known] = &[
         "Requests seen to end by their response, of those that did not end in silence",
         Better::More,
     ),
+    known("responses_seen_pct", "Responses seen, of all that were due while it was measured", Better::More),
     known("requests_answered", "Requests seen to end by their response", Better::Neither),
     known("requests_open", "Requests open at the end", Better::Neither),
     known("requests_silent", "Requests that ended when nobody worked on them any more", Better::Neither),

@@ -93,6 +93,22 @@ const MULTIUSER_MAX_MS: f64 = 500.0;
 /// As many of them at least, or some user had none.
 const MULTIUSER_LEAST: u64 = 20;
 
+/// Responses seen, of all that were due, per cent: a request that somebody worked on and that went quiet has missed its own.
+const RESPONSES_SEEN_PCT: f64 = 95.0;
+/// Scenarios that they are counted in, with the loads of which other checks have the runs.
+const RESPONSES_OF: [(&str, &str); 10] = [
+    ("typing", "hogs:16"),
+    ("command", "hogs:16"),
+    ("console", "build:64"),
+    ("web", "build:64"),
+    ("octave", "build:64"),
+    ("multiuser", "users:20"),
+    ("apache", "build:30"),
+    ("mysql", "build:30"),
+    ("flood", "build:30"),
+    ("tiers", "build:30"),
+];
+
 /// A tree of files from a web server, on the average (CAS section 7.2).
 const APACHE_RATIO: f64 = 1.1;
 /// Transactions of a database, on the average and the 99th percentile (7.3).
@@ -268,6 +284,10 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
             checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
             checks.push(Check::at(kernel, "build:64", "octave_answers_as_fast_as_alone", octave));
             checks.push(Check::at(kernel, "build:64", "film_keeps_its_rate", media));
+            for (scenario, load) in RESPONSES_OF {
+                let seen = move |machines: &Machines, kernel: &str, load| responses(machines, kernel, load, scenario);
+                checks.push(Check::at(kernel, load, &format!("responses_of_{scenario}_are_seen"), seen));
+            }
             checks.push(Check::at(kernel, "build:30", "film_of_cas_loses_no_frame", mplayer));
             checks.push(Check::at(kernel, "build:30", "database_is_as_fast_as_alone", mysql));
             checks.push(Check::on(kernel, "thousand_connections_weigh_as_one", |machines, kernel| {
@@ -754,6 +774,20 @@ fn flood(machines: &Machines, kernel: &str, scenario: &'static str) -> anyhow::R
     );
     let waited = value(&run, "one_unanswered_for_ms")?.max(beside.p99);
     within(&format!("p99 of answers beside a flood, {scenario}, {kernel}"), waited, alone.p99, FLOOD_RATIO)
+}
+
+/// Of the responses that were due, hardly one was missed.
+fn responses(machines: &Machines, kernel: &str, load: &'static str, scenario: &'static str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new(scenario, "appease", load).on(kernel)])?;
+    let seen = value(&run, "responses_seen_pct")?;
+    println!(
+        "{seen:.1} % of the responses of {scenario} at {load} were seen, {kernel}; at least {RESPONSES_SEEN_PCT} %"
+    );
+    ensure!(
+        seen >= RESPONSES_SEEN_PCT,
+        "{seen:.1} % of the responses of {scenario} at {load} were seen; at least {RESPONSES_SEEN_PCT} % are wanted"
+    );
+    Ok(())
 }
 
 fn tiers(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
