@@ -84,8 +84,10 @@ const CACHE_MIGRATIONS_TO_EEVDF_RATIO: f64 = 1.2;
 const CONSOLE_MAX_RATIO: f64 = 1.5;
 /// A key beside a realtime program that never sleeps, the latest, ms: a few turns of the others, of which there are five a second.
 const RUNAWAY_MAX_MS: f64 = 1000.0;
-/// Commands in Octave over ssh, the worst (6.2).
+/// Commands in Octave over ssh, the worst (6.2), and how many of the ten there must be; the loop is scenario `octave`'s, which
+/// prints, or the paper's.
 const OCTAVE_MAX_RATIO: f64 = 1.1;
+const OCTAVE_LEAST: u64 = 8;
 /// Share of the other lane in the CPU time of the long loop there, per cent.
 const OCTAVE_LOOP_OTHER_LANE_PCT: f64 = 90.0;
 /// A page that loads itself, the worst (6.3).
@@ -288,11 +290,24 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
                 checks.push(Check::at(kernel, load, "call_has_no_gap", call));
             }
             checks.push(Check::on(kernel, "page_from_a_container_costs_little", bridge));
-            checks.push(Check::on(kernel, "twenty_users_do_not_wait", multiuser));
-            checks.push(Check::at(kernel, "build:64", "page_is_as_fast_as_alone", web));
+            checks.push(Check::on(kernel, "twenty_users_do_not_wait", |machines, kernel| {
+                multiuser(machines, kernel, "multiuser")
+            }));
+            checks.push(Check::on(kernel, "twenty_users_of_long_commands_do_not_wait", |machines, kernel| {
+                multiuser(machines, kernel, "multiuser-long")
+            }));
             checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
-            checks.push(Check::at(kernel, "build:64", "octave_answers_as_fast_as_alone", octave));
-            checks.push(Check::at(kernel, "build:64", "film_keeps_its_rate", media));
+            for load in ["build:64", "build:16", "build:4"] {
+                checks.push(Check::at(kernel, load, "page_is_as_fast_as_alone", web));
+                checks.push(Check::at(kernel, load, "octave_answers_as_fast_as_alone", |machines, kernel, load| {
+                    octave(machines, kernel, load, "octave")
+                }));
+                let name = "octave_that_solves_answers_as_fast_as_alone";
+                checks.push(Check::at(kernel, load, name, |machines, kernel, load| {
+                    octave(machines, kernel, load, "octave-solve")
+                }));
+                checks.push(Check::at(kernel, load, "film_keeps_its_rate", media));
+            }
             for (scenario, load) in RESPONSES_OF {
                 let seen = move |machines: &Machines, kernel: &str, load| responses(machines, kernel, load, scenario);
                 checks.push(Check::at(kernel, load, &format!("responses_of_{scenario}_are_seen"), seen));
@@ -626,14 +641,14 @@ fn all_hold(failed: &[anyhow::Error]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn multiuser(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+fn multiuser(machines: &Machines, kernel: &str, scenario: &'static str) -> anyhow::Result<()> {
     let [run, niced] = machines.good_runs([
-        Spec::new("multiuser", "appease", "users:20").on(kernel),
-        Spec::new("multiuser", "eevdf-nice", "users:20").on(kernel).flat(),
+        Spec::new(scenario, "appease", "users:20").on(kernel),
+        Spec::new(scenario, "eevdf-nice", "users:20").on(kernel).flat(),
     ])?;
     let [short, of_niced] = spreads([&run, &niced], "short_ms")?;
     let longest = longest_ms(&run, "short_ms")?;
-    println!("short commands of 20 users: p90 {:.1}, longest {longest:.1} ms, {kernel}", short.p90);
+    println!("{scenario}, short commands of 20 users: p90 {:.1}, longest {longest:.1} ms, {kernel}", short.p90);
     enough("short commands", short, MULTIUSER_LEAST)?;
     ensure!(short.p90 < MULTIUSER_P90_MS, "p90 is {:.1} ms; allowed are {MULTIUSER_P90_MS} ms", short.p90);
     ensure!(longest < MULTIUSER_MAX_MS, "the longest took {longest:.1} ms; allowed are {MULTIUSER_MAX_MS} ms");
@@ -641,10 +656,10 @@ fn multiuser(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The longest of a scenario's waits under load, against the longest without.
+/// The longest of a scenario's waits under load, of so many at least, against the longest without.
 fn longest(
     machines: &Machines,
-    (scenario, metric): (&'static str, &str),
+    (scenario, metric, least): (&'static str, &str, u64),
     kernel: &str,
     load: &'static str,
     ratio: f64,
@@ -652,12 +667,14 @@ fn longest(
     let runs = loaded_and_alone(machines, scenario, kernel, load)?;
     runs.iter().try_for_each(all_answered)?;
     let [loaded, alone] = [longest_ms(&runs[0], metric)?, longest_ms(&runs[1], metric)?];
-    enough(metric, spread(&runs[0], metric)?, 2)?;
+    for run in &runs {
+        enough(&format!("{metric} at {}", run.load), spread(run, metric)?, least)?;
+    }
     within(&format!("longest {metric} of {scenario} at {load}, {kernel}"), loaded, alone, ratio)
 }
 
 fn console(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    longest(machines, ("console", "command_ms"), kernel, load, CONSOLE_MAX_RATIO)
+    longest(machines, ("console", "command_ms", 2), kernel, load, CONSOLE_MAX_RATIO)
 }
 
 /// A listing in a terminal with nothing else running, against EEVDF's in the same machine.
@@ -727,9 +744,9 @@ fn compile(machines: &Machines, kernel: &str, scenario: &'static str, caches: u3
     Ok(())
 }
 
-fn octave(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    longest(machines, ("octave", "load_ms"), kernel, load, OCTAVE_MAX_RATIO)?;
-    for run in loaded_and_alone(machines, "octave", kernel, load)? {
+fn octave(machines: &Machines, kernel: &str, load: &'static str, scenario: &'static str) -> anyhow::Result<()> {
+    longest(machines, (scenario, "load_ms", OCTAVE_LEAST), kernel, load, OCTAVE_MAX_RATIO)?;
+    for run in loaded_and_alone(machines, scenario, kernel, load)? {
         let (other, allowed) = (value(&run, "other_lane_pct")?, OCTAVE_LOOP_OTHER_LANE_PCT);
         ensure!(
             other >= allowed,
@@ -741,7 +758,7 @@ fn octave(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resu
 }
 
 fn web(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
-    longest(machines, ("web", "reload_ms"), kernel, load, WEB_MAX_RATIO)
+    longest(machines, ("web", "reload_ms", 2), kernel, load, WEB_MAX_RATIO)
 }
 
 fn media(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
