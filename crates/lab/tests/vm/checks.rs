@@ -143,10 +143,12 @@ const RBPE_DROPPED_PCT: f64 = 1.0;
 const RBPE_SETTLE_S: u32 = 60;
 
 /// Typing, video and computing at once, mean and deviation against each alone (SVR4 UNIX Scheduler Unacceptable for Multimedia, section
-/// 5): computing's mean against what the others leave of the CPU. On a kernel whose emulated display waits for no vertical blank: in one
-/// that does, the X server sleeps up to 16.7 ms for each picture of the video, and no scheduler wakes it up.
-const CONTOUR_KERNEL: &str = "6.18";
+/// 5): computing's mean against what the others leave of the CPU.
 const CONTOUR: [(&str, f64, f64); 3] = [("typing", 1.05, 1.1), ("video", 1.05, 1.2), ("compute", 1.15, 3.0)];
+/// The kernel on which typing is held to it: its emulated display waits for no vertical blank. In one that does, the X server sleeps up to
+/// 16.7 ms for each picture of the video, and no scheduler wakes it up for a key: on 7.2 the mean of typing is 3.3 times as long
+/// as alone, under EEVDF 4.2 times.
+const CONTOUR_KERNEL: &str = "6.18";
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
 pub const SHORT: [&str; 18] = [
@@ -323,9 +325,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
                     flood(machines, kernel, load, "flood-threads")
                 }));
             }
-            if kernel.starts_with(CONTOUR_KERNEL) {
-                checks.push(Check::at(kernel, "all", "typing_video_and_computing_go_together", contour));
-            }
+            checks.push(Check::at(kernel, "all", "typing_video_and_computing_go_together", contour));
             for load in ["none", "build:30"] {
                 checks.push(Check::at(kernel, load, "customers_wait_by_their_weights", tiers));
             }
@@ -797,7 +797,8 @@ fn mysql(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
 
 fn contour(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
     let runs = loaded_and_alone(machines, "contour", kernel, load)?;
-    for (part, mean, deviation) in CONTOUR {
+    let is_shown_at_once = kernel.starts_with(CONTOUR_KERNEL);
+    for (part, mean, deviation) in CONTOUR.into_iter().filter(|(part, ..)| *part != "typing" || is_shown_at_once) {
         let [loaded, alone] = spreads(runs.each_ref(), &format!("{part}_ms"))?;
         let left = format!("{part}_left_cpu_pct");
         let bound =
