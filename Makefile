@@ -66,7 +66,7 @@ test-vm:
 	exit $$status
 
 .PHONY: acceptance
-acceptance: lab ## every promise in full, on every kernel: an hour or more, on a quiet host; goes on where it was interrupted
+acceptance: lab ## every promise in full, on every kernel: hours, on a quiet host; goes on where it was interrupted
 	APPEASE_VM_TESTS=full APPEASE_VM_KERNELS="$(KERNELS)" $(CARGO) test $(LOCKED) --release --workspace --test vm
 
 .PHONY: bench

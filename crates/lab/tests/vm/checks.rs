@@ -48,7 +48,9 @@ const LONG_RUN_S: u32 = 600;
 const HOGS_SHARE_PCT: f64 = 5.0;
 const LONGEST_WAIT_MS: f64 = 2000.0;
 
-/// What watching costs an operation, against no watching: the ratio, and nanoseconds for each (RSIO section 6.6).
+/// What watching costs an operation, against no watching: the ratio, and nanoseconds for each (RSIO section 6.6). Measured under policy
+/// rsio: a message through a pipe 1.161 and 1,076 ns, a unix socket 1.121 and 1,055, TCP 1.101 and 1,438; by whole runs a fork 1,197 ns
+/// and an exec 1,388, and by the kernel's account the hooks of each 446.
 const OVERHEAD_RATIO: f64 = 1.05;
 const OVERHEAD_NS: f64 = 350.0;
 /// The policies that watch.
@@ -100,7 +102,8 @@ const MULTIUSER_MAX_MS: f64 = 500.0;
 /// As many of them at least, or some user had none.
 const MULTIUSER_LEAST: u64 = 20;
 
-/// Responses seen, of all that were due, per cent: a request that somebody worked on and that went quiet has missed its own.
+/// Responses seen, of all that were due, per cent: a request that somebody worked on and that went quiet has missed its own. What is
+/// still open when the measurement begins counts, too, such as a login's: in the first rounds of Octave without load, 5 of 10.
 const RESPONSES_SEEN_PCT: f64 = 95.0;
 /// Scenarios that they are counted in, with the loads of which other checks have the runs.
 const RESPONSES_OF: [(&str, &str); 10] = [
@@ -121,7 +124,8 @@ const APACHE_RATIO: f64 = 1.1;
 /// Transactions of a database, on the average and the 99th percentile (7.3); the latter against EEVDF's without load, too, with
 /// a cgroup for each program: the best that people have today.
 const MYSQL_RATIO: f64 = 1.15;
-/// Who has one connection beside somebody with a thousand, p99, against the same alone, beside the same build and without any.
+/// Who has one connection beside somebody with a thousand, p99, against the same alone, beside the same build and without any. Measured
+/// against alone without any: 1.45 beside the build and 1.307 without.
 const FLOOD_RATIO: f64 = 1.3;
 /// The weights of scenario `tiers`' customers: so many times as long as the heavy one waits the light one, when both ask for all that there
 /// is; and by what factor that may be off.
@@ -299,14 +303,17 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
                 multiuser(machines, kernel, "multiuser-long")
             }));
             checks.push(Check::at(kernel, "build:64", "console_is_nearly_as_fast_as_alone", console));
+            // The paper's loop takes a minute and a half alone: at the highest load only.
+            checks.push(Check::at(
+                kernel,
+                "build:64",
+                "octave_that_solves_answers_as_fast_as_alone",
+                |machines, kernel, load| octave(machines, kernel, load, "octave-solve"),
+            ));
             for load in ["build:64", "build:16", "build:4"] {
                 checks.push(Check::at(kernel, load, "page_is_as_fast_as_alone", web));
                 checks.push(Check::at(kernel, load, "octave_answers_as_fast_as_alone", |machines, kernel, load| {
                     octave(machines, kernel, load, "octave")
-                }));
-                let name = "octave_that_solves_answers_as_fast_as_alone";
-                checks.push(Check::at(kernel, load, name, |machines, kernel, load| {
-                    octave(machines, kernel, load, "octave-solve")
                 }));
                 checks.push(Check::at(kernel, load, "film_keeps_its_rate", media));
             }

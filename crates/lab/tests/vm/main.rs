@@ -6,7 +6,7 @@
 //! Ignored unless `APPEASE_VM_TESTS=1`: images are built first, and the runs take minutes. `make test` sets
 //! it, and names the kernels in `APPEASE_VM_KERNELS`, with commas. Checks in host time need a quiet host, and run only with
 //! `APPEASE_VM_HOST_TIME=1` as well. `APPEASE_VM_TESTS=full` (`make acceptance`) takes the scenarios as they are, on every
-//! kernel and at every load that something is promised for, which takes an hour or more; it goes on where it was interrupted.
+//! kernel and at every load that something is promised for, which takes hours; it goes on where it was interrupted.
 
 mod checks;
 mod machines;
