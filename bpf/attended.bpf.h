@@ -240,6 +240,17 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 	u32 home = domain_of(cpu), i;
 	enum worth worth;
 
+	if (fast_domains && !is_fast(domain_of(here))) {
+		bpf_for(i, 0, PLACEMENT_DOMAIN_LOOKS) {
+			u32 index = placement_near(home, i) % DOMAINS;
+
+			if (i >= nr_domains)
+				break;
+			found = is_fast(index) ? plain_cpu_of(index, p, queue, key, mono) : -1;
+			if (found >= 0)
+				return found;
+		}
+	}
 	if (here != cpu && bpf_cpumask_test_cpu(here, allowed) && worth_of(here, queue, key, mono) == WORTH_NOTHING)
 		return here;
 	worth = worth_of(cpu, queue, key, mono);

@@ -165,7 +165,7 @@ __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx
 		struct party *party = try_party(tctx->party);
 
 		if (party) {
-			party->clock = progress_clock(party->clock, tctx->vtime, ran);
+			party_goes_on(party, tctx->party, tctx->vtime, ran);
 			if (tctx->party < PARTIES) {
 				charge_party(party, tctx->party, ran);
 				__sync_fetch_and_add(&party->wanted_ns, waited + ran);

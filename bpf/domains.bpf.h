@@ -10,15 +10,15 @@
  *
  *	attended work waits there, and here is none;
  *	here is nothing to do;
- *	a party has had so much less there that it is due here (take_party());
+ *	a party has had so much less there that it is due here (take_hindmost());
+ *	a task has, of the party whose turn it is here (take_lagging());
  *	more tasks wait for a CPU there than here (share_out() in scans.bpf.h), ten times a second.
  *
  * Near domains come first: user space numbers them by memory node (policy/placement.h).
  *
- * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again. Inside one
- * party, tasks are shared out by number, not by weight: where the heavy ones of a cgroup are in one domain and the light
- * ones in another, each has as much. By what was started when, the ratio of nice 0 to 5 was 1.0, 2.2 or 3.04 on two
- * domains, and should be 3.06.
+ * Fast and slow CPUs of a cache are two domains (speed.bpf.h).
+ *
+ * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again.
  */
 #ifndef APPEASE_DOMAINS_BPF_H
 #define APPEASE_DOMAINS_BPF_H
@@ -38,6 +38,9 @@ const volatile u32 nr_cpus = 1;
 /* A power of two of them may be in use: some of the last are then without CPUs. */
 const volatile u32 nr_domains = 1;
 const volatile u8 domain_of_cpus[CPUS_MAX];
+
+/* Domains of fast CPUs, on a machine that has slow ones, too. 0: all CPUs are alike. */
+const volatile u64 fast_domains;
 
 /* Dispatch queues: a kind has so many numbers for each domain. */
 #define DOMAIN_QUEUES 4096
@@ -90,6 +93,11 @@ static __always_inline u32 domain_of(s32 cpu)
 static __always_inline u32 domain_here(void)
 {
 	return nr_domains > 1 ? domain_of(bpf_get_smp_processor_id()) : 0;
+}
+
+static __always_inline bool is_fast(u32 domain)
+{
+	return fast_domains >> (domain % DOMAINS) & 1;
 }
 
 /* The queue @queue of a kind in @domain. */

@@ -136,16 +136,20 @@ __noinline int works_for_waker(struct task_ctx *tctx __arg_nonnull)
  * @vtime of @p, with the lead that its waker hands on if both are of one party. An interrupt hands
  * nothing on: the task that it interrupts is not the waker.
  */
-static __always_inline u64 handed_on(struct task_struct *p, const struct task_ctx *tctx, struct party *party, u64 vtime, u64 now)
+static __always_inline u64 handed_on(struct task_struct *p, const struct task_ctx *tctx, struct party *party, u32 domain, u64 vtime,
+				     u64 now)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_ctx *wctx = waker == p || is_interrupt() ? NULL : try_task_ctx(waker);
-	u64 handed;
+	u64 handed, clock;
 
 	if (!wctx || wctx->party != tctx->party)
 		return vtime;
 	handed = hands_on(waker, wctx, now);
-	return handed ? take_over(party, progress_handed_on(vtime, handed, party->clock, slice_ns)) : vtime;
+	if (!handed)
+		return vtime;
+	clock = clock_of_both(party, tctx->party, domain);
+	return take_over(party, progress_handed_on(vtime, handed, clock, slice_ns), clock);
 }
 
 /* A task goes to sleep that woke another one in this turn. */
@@ -155,7 +159,7 @@ __noinline int leave_owed(struct task_ctx *tctx __arg_nonnull)
 	u64 left;
 
 	if (party) {
-		left = progress_leaves(tctx->vtime, tctx->handed_vtime, party->clock);
+		left = progress_leaves(tctx->vtime, tctx->handed_vtime, clock_here(party, tctx->party));
 		if (left)
 			owe(party, left);
 	}
@@ -213,7 +217,8 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
 	u32 lane = plain_lane(p, tctx), index, domain = domain_for(p, enq_flags);
-	u64 credit = hurries ? slice_ns : 0, vtime;
+	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP;
+	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime;
 	struct party *party;
 
 	index = lane == APPEASE_LANE_IDLE ? PARTY_IDLE : tctx->spent_for ? spender_of(tctx->spent_for, tctx->group) : tctx->group;
@@ -221,9 +226,12 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 
 	if (!party)
 		return enqueue_lost(p, enq_flags);
-	vtime = progress_catch_up(tctx->vtime, party->clock, credit);
-	if (enq_flags & SCX_ENQ_WAKEUP)
-		vtime = handed_on(p, tctx, party, vtime, now);
+	/* What its domain is behind is not forgiven at the end of a turn. */
+	if (nr_domains > 1 && !wakes_up)
+		lag = vtime_for(p, PLACEMENT_LAG_NS);
+	vtime = progress_catch_up(tctx->vtime, party->clock, lag);
+	if (wakes_up)
+		vtime = handed_on(p, tctx, party, domain, vtime, now);
 	tctx->vtime = vtime;
 	tctx->lane = lane;
 	tctx->queued_ns = now;
@@ -235,13 +243,13 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		return 0;
 	}
 	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
-	if (hurries && enq_flags & SCX_ENQ_WAKEUP && displaces_other(p, index, vtime, deadline_of(tctx), now)) {
+	if (hurries && wakes_up && displaces_other(p, index, vtime, deadline_of(tctx), now)) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 		return 0;
 	}
-	if (!packs || !(enq_flags & SCX_ENQ_WAKEUP) || !stays_packed(p, tctx))
+	if (!packs || !wakes_up || !stays_packed(p, tctx))
 		kick_idle(p);
 	return 0;
 }
@@ -270,16 +278,38 @@ __noinline int enqueue_limited(struct task_struct *p __arg_trusted, struct task_
 #define LOOK_EACH_TURNS 17
 static u32 turns;
 
+/*
+ * This CPU is to go on with a task of the party at @index, with @deadline and @weight. Takes one from
+ * another domain in its place, if that had so much less.
+ */
+__noinline bool take_lagging(u32 index, u64 deadline, u32 weight)
+{
+	u32 there = other_domain(domain_here()), weight_there;
+	struct task_struct *first = index < PARTIES ? first_of(index, there) : NULL;
+
+	if (!first)
+		return false;
+	weight_there = weight_of(first);
+	if (!placement_goes_before(first->scx.dsq_vtime, deadline,
+				   progress_charge(PLACEMENT_DUE_NS, weight < weight_there ? weight : weight_there)))
+		return false;
+	if (!bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), first->cpus_ptr))
+		return false;
+	return scx_bpf_dsq_move_to_local(queue_in(DSQ_PARTIES, there, index), 0);
+}
+
 /* Takes the first task of the party at @index in @domain that may run here. */
 __noinline bool take_of(u32 domain, u32 index)
 {
 	u64 queue = queue_in(DSQ_PARTIES, domain, index);
-	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(queue);
+	struct task_struct *first = first_of(index, domain);
 	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
 	struct party *party = try_party(index);
 
-	if (party && tctx && policy_before(party->clock, tctx->vtime))
-		party->clock = tctx->vtime;
+	if (nr_domains > 1 && first && domain == domain_here() && take_lagging(index, first->scx.dsq_vtime, weight_of(first)))
+		return true;
+	if (party && tctx)
+		party_comes_to(party, index, domain, tctx->vtime);
 	if (!scx_bpf_dsq_move_to_local(queue, 0)) {
 		party_is_empty(index);
 		return false;

@@ -39,7 +39,7 @@ struct party {
 	u64 id;		/* of a cgroup: its id; of a customer: its slot, and the cgroup's party; 0: not in use */
 	u64 vtime;	/* CPU time by its scale, ns */
 	u64 clock;	/* of its tasks: progress_clock() */
-	u64 owed;	/* debt that its tasks left, ns, when the clock stood at owed_at */
+	u64 owed;	/* debt that its tasks left, ns, whole when the clock stood at owed_at */
 	u64 owed_at;
 	u64 scale;	/* as of the count scaled_at */
 	u64 scaled_at;
@@ -193,23 +193,31 @@ static __always_inline void charge_party(struct party *party, u32 index, u64 ran
 	__sync_fetch_and_add(&party->vtime, party_charge(ran, party->scale));
 }
 
-/* A task of @party leaves a debt. Two CPUs at once may forget a part of it. */
-static __always_inline void owe(struct party *party, u64 ns)
+/* Brings the debt of @party up to date. Two CPUs at once may forget a part of it. */
+static __always_inline void settle_owed(struct party *party)
 {
-	party->owed = progress_owed_still(party->owed, party->owed_at, party->clock) + ns;
-	party->owed_at = party->clock;
+	u64 since = party->owed_at, clock = party->clock;
+
+	party->owed = progress_owed_still(party->owed, since, clock, slice_ns);
+	party->owed_at = party->owed ? progress_owed_since(since, clock, slice_ns) : clock;
 }
 
-/* @vtime of a task that goes on with the work of @party, with the debt that it takes over. */
-static __always_inline u64 take_over(struct party *party, u64 vtime)
+/* A task of @party leaves a debt. */
+static __always_inline void owe(struct party *party, u64 ns)
+{
+	settle_owed(party);
+	party->owed += ns;
+}
+
+/* @vtime of a task that goes on with the work of @party, with the debt that it takes over where the clock stands at @clock. */
+static __always_inline u64 take_over(struct party *party, u64 vtime, u64 clock)
 {
 	u64 taken;
 
 	if (!party->owed)
 		return vtime;
-	party->owed = progress_owed_still(party->owed, party->owed_at, party->clock);
-	party->owed_at = party->clock;
-	taken = progress_takes_over(vtime, party->owed, party->clock, slice_ns);
+	settle_owed(party);
+	taken = progress_takes_over(vtime, party->owed, clock, slice_ns);
 	party->owed -= taken;
 	return vtime + taken;
 }

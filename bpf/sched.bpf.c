@@ -21,6 +21,7 @@
 #include "others.bpf.h"
 #include "scans.bpf.h"
 #include "sections.bpf.h"
+#include "speed.bpf.h"
 #include "unhappiest.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -99,12 +100,34 @@ __noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mo
 	return -1;
 }
 
+/* On a machine with slow CPUs: the one that @p, which wakes up, is to have (speed.bpf.h). Notes that it woke. */
+__noinline s32 wake_by_speed(struct task_struct *p __arg_trusted, s32 prev_cpu)
+{
+	struct task_ctx *tctx = is_kthread(p) ? NULL : try_task_ctx(p);
+	u64 mono = mono_if_armed();
+
+	if (!tctx || may_not_run(tctx))
+		return SPEED_ANY;
+	if (mono) {
+		wakes_up(p, tctx, mono);
+		tctx->has_woken = 1;
+	}
+	return cpu_by_speed(p, prev_cpu, mono && is_waited_for(p, mono));
+}
+
 s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	bool is_idle = false, is_attended = false;
 	s32 cpu;
 
-	if (packs && nr_cpus > 1 && !(wake_flags & SCX_WAKE_FORK)) {
+	if (fast_domains && nr_cpus > 1 && !packs) {
+		cpu = wake_by_speed(p, prev_cpu);
+		is_idle = cpu >= 0;
+		if (cpu == SPEED_BUSY)
+			return prev_cpu;
+		if (!is_idle)
+			cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+	} else if (packs && nr_cpus > 1 && !(wake_flags & SCX_WAKE_FORK)) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
 		cpu = tctx ? low_cpu(p, prev_cpu, mono_if_armed()) : -1;
@@ -130,7 +153,9 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			if (is_armed()) {
 				u64 mono = bpf_ktime_get_ns();
 
-				wakes_up(p, tctx, mono);
+				if (!fast_domains || !tctx->has_woken)
+					wakes_up(p, tctx, mono);
+				tctx->has_woken = 0;
 				if (clock_by != APPEASE_CLOCK_LEFT)
 					is_attended = is_waited_for(p, mono);
 			}
@@ -230,7 +255,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		bool is_stale = tctx->lane == APPEASE_LANE_KERNEL;
 
 		if (enq_flags & SCX_ENQ_WAKEUP) {
-			is_stale |= wakes_up(p, tctx, mono) || tctx->start_ns;
+			is_stale |= (fast_domains && tctx->has_woken) || wakes_up(p, tctx, mono) || tctx->start_ns;
+			tctx->has_woken = 0;
 			tctx->start_ns = 0;
 		}
 		if (is_stale)
@@ -374,7 +400,7 @@ __noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tc
 	u32 next_pid = next->pid;
 	struct task_ctx *heir = try_task_ctx(next);
 	struct party *party;
-	u64 most;
+	u64 most, clock;
 
 	if (!heir)
 		return 0;
@@ -384,16 +410,17 @@ __noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tc
 	if (!party)
 		return 0;
 	most = vtime_for(p, slice_ns);
+	clock = clock_here(party, tctx->party);
 	/* The first process adopts orphans, and does not wait for their work. */
 	if (heir->party != tctx->party || next_pid == 1) {
-		owe(party, progress_leaves(tctx->vtime, party->clock, party->clock));
+		owe(party, progress_leaves(tctx->vtime, clock, clock));
 		tctx->handed_vtime = 0;
-		tctx->vtime = progress_start(tctx->vtime, party->clock, most);
+		tctx->vtime = progress_start(tctx->vtime, clock, most);
 		return 0;
 	}
-	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, party->clock, most);
+	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, clock, most);
 	/* It may sleep once more on its way out. */
-	tctx->vtime = progress_start(tctx->vtime, party->clock, most);
+	tctx->vtime = progress_start(tctx->vtime, clock, most);
 	return 0;
 }
 
@@ -512,6 +539,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
+	if (nr_domains > 1 && runs_other && take_lagging(tctx->party, deadline_of(tctx), weight_of(prev)))
+		return;
 	if (runs_other && others_may_wait(domain) && !is_overdue_due(cctx, domain, now) && stays_first(tctx, domain)) {
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
@@ -700,7 +729,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 			tctx->vtime += vtime_for(current, ran < slice_ns ? ran : slice_ns);
 		party = try_party(tctx->party);
 		if (party && current->scx.flags & SCX_TASK_QUEUED)
-			tctx->vtime = take_over(party, tctx->vtime);
+			tctx->vtime = take_over(party, tctx->vtime, party->clock);
 		parent->handed_vtime = tctx->vtime;
 	}
 	return 0;
@@ -714,7 +743,7 @@ void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 	if (!tctx || !party)
 		return;
 	tctx->ran_ns = p->se.sum_exec_runtime;
-	tctx->vtime = progress_start(tctx->vtime, party->clock, vtime_for(p, slice_ns));
+	tctx->vtime = progress_start(tctx->vtime, clock_in(party, tctx->party, domain_of(scx_bpf_task_cpu(p))), vtime_for(p, slice_ns));
 }
 
 void BPF_STRUCT_OPS(appease_cgroup_move, struct task_struct *p, struct cgroup *from, struct cgroup *to)

@@ -6,7 +6,7 @@
 #ifndef APPEASE_STANDING_BPF_H
 #define APPEASE_STANDING_BPF_H
 
-#include "tasks.bpf.h"
+#include "spread.bpf.h"
 
 /* So many requests it takes until a task is no longer taken for what it was seen to be. */
 #define HABIT_TURNS 16

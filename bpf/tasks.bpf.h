@@ -101,8 +101,9 @@ struct task_ctx {
 	u32 spent_for;	/* customer of the request that it serves beyond the budget; 0: none */
 	u32 sections;	/* so often in a row it went first to leave a program, see sections.bpf.h */
 	u32 mistaken;	/* so many more requests that it reads must be of who woke it, until that is believed again */
-	u32 packed;	/* it opens no further CPU */
 	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
+	u32 packed;	/* it opens no further CPU */
+	u32 has_woken;	/* its wake-up was noted when its CPU was chosen */
 };
 
 struct {

@@ -26,7 +26,13 @@
  * domains, with turns of 3 ms, moves the clock of each by steps of 3 ms s k, and of a cgroup of weight 100, s is 1. A step
  * longer than what is due would make each domain look behind in its turn, and send all CPUs to its queue.
  *
- * Limits: parts count tasks, not weights. Beyond PLACEMENT_FEW domains shares between cgroups are even later.
+ * Parts count tasks, not weights, so a party's heavy tasks may wait in one domain and its light ones in another. There virtual
+ * times part. So a CPU that is to go on with a task of a party looks at the party's first one in one other domain, by chance:
+ * what had PLACEMENT_DUE_NS less, in CPU time of the lighter of both, goes before. And a task that is queued at the end of a
+ * turn keeps what it lacks, up to PLACEMENT_LAG_NS, where on one domain a slice is enough.
+ *
+ * Limits: with many domains, the one that is behind is found by one look of as many. Beyond PLACEMENT_FEW domains shares between
+ * cgroups are even later. A first task that may not run here hides those behind it.
  */
 #ifndef APPEASE_POLICY_PLACEMENT_H
 #define APPEASE_POLICY_PLACEMENT_H
@@ -98,6 +104,21 @@ static inline u32 placement_room(u32 waiting, u32 cpus, u32 online, u32 here)
 static inline bool placement_is_due(u64 there, u64 here, u32 domains)
 {
 	return policy_before(there + placement_scaled(PLACEMENT_DUE_NS, domains), here);
+}
+
+/* The other domain at which a domain @here of @domains, which are two or more, looks by @chance. */
+static inline u32 placement_other(u32 here, u32 chance, u32 domains)
+{
+	return placement_near(here, domains > 1 ? 1 + chance % (domains - 1) : 0);
+}
+
+/*
+ * Whether a party's task that waits in another domain with its deadline @there goes before one with its deadline @here;
+ * @due_ns: PLACEMENT_DUE_NS of the lighter one.
+ */
+static inline bool placement_goes_before(u64 there, u64 here, u64 due_ns)
+{
+	return policy_before(there + due_ns, here);
 }
 
 /* Up to which clock a domain, of so many, is moved that lags behind the @foremost. */

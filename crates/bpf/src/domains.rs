@@ -1,6 +1,6 @@
 //! Which CPUs share a cache, as the scheduler is told: `bpf/domains.bpf.h`.
 
-use scx_utils::Topology;
+use scx_utils::{CoreType, Topology, read_cpulist};
 use tracing::{debug, warn};
 
 /// Domains that the scheduler can tell apart.
@@ -17,33 +17,56 @@ pub(crate) struct Domains {
     pub(crate) number: u32,
     /// By CPU.
     pub(crate) of_cpus: Box<[u8; CPUS]>,
+    /// Those of fast CPUs, by bits; none, where all are alike.
+    pub(crate) fast: u64,
+}
+
+/// CPUs of this machine by their numbers, as in `0-3,8`.
+///
+/// # Errors
+/// What is allowed, if the text is no such list, or one of them is not there.
+pub fn cpus_of_list(list: &str) -> Result<Vec<usize>, String> {
+    let most = *scx_utils::NR_CPU_IDS;
+    // An empty list is one of no CPU to the library.
+    let cpus = read_cpulist(list).ok().filter(|cpus| !cpus.is_empty() && cpus.iter().all(|cpu| *cpu < most));
+    cpus.ok_or_else(|| format!("a list of CPUs like 0,2-3; this machine has 0 to {}", most - 1))
 }
 
 impl Domains {
-    /// Those of this machine. Where the kernel does not tell, all CPUs are in one, as far as one has room.
-    pub(crate) fn of_machine(nr_cpus: u32) -> Self {
+    /// Those of this machine. Where the kernel does not tell, all CPUs are in one, as far as one has room. `fast` CPUs
+    /// are those that the kernel's word on their speed says, unless somebody else has said which.
+    pub(crate) fn of_machine(nr_cpus: u32, fast: Option<&[usize]>) -> Self {
         let all = || vec![(0..nr_cpus as usize).collect()];
         if nr_cpus == 1 {
-            return Self::of_caches(&all());
+            return Self::of_caches(&all(), &|_| true);
         }
-        let caches = match Topology::new() {
-            Ok(topology) => caches_of(&topology),
-            Err(error) => {
-                warn!("the kernel does not tell which CPUs share a cache: {error:#}");
-                Vec::new()
-            }
+        let topology = Topology::new()
+            .inspect_err(|error| warn!("the kernel does not tell which CPUs share a cache: {error:#}"))
+            .ok();
+        let caches = topology.as_ref().map(caches_of).filter(|caches| !caches.is_empty()).unwrap_or_else(all);
+        let is_little = |cpu: &usize| {
+            let known = topology.as_ref().and_then(|topology| topology.all_cpus.get(cpu));
+            known.is_some_and(|cpu| cpu.core_type == CoreType::Little)
         };
-        let domains = Self::of_caches(&if caches.is_empty() { all() } else { caches });
-        debug!("{} CPUs in {} domains", nr_cpus, domains.number);
+        let domains = Self::of_caches(&caches, &|cpu| fast.map_or_else(|| !is_little(cpu), |fast| fast.contains(cpu)));
+        debug!("{} CPUs in {} domains; fast ones, by bits: {:#x}", nr_cpus, domains.number, domains.fast);
         domains
     }
 
-    /// From CPUs that share a cache, near caches side by side. A CPU that is in none, because it is off, is in the first domain.
-    fn of_caches(caches: &[Vec<usize>]) -> Self {
-        let parts: Vec<&[usize]> = caches.iter().flat_map(|cpus| cpus.chunks(MOST_CPUS)).collect();
+    /// From CPUs that share a cache, near caches side by side, of which the fast ones are a domain and the slow ones
+    /// another. A CPU that is in none, because it is off, is in the first domain.
+    fn of_caches(caches: &[Vec<usize>], is_fast: &dyn Fn(&usize) -> bool) -> Self {
+        let alike = |cpus: &Vec<usize>| -> [Vec<usize>; 2] {
+            let (fast, slow) = cpus.iter().copied().partition(|cpu| is_fast(cpu));
+            [fast, slow]
+        };
+        let split: Vec<Vec<usize>> = caches.iter().flat_map(alike).filter(|cpus| !cpus.is_empty()).collect();
+        let parts: Vec<&[usize]> = split.iter().flat_map(|cpus| cpus.chunks(MOST_CPUS)).collect();
         let mut of_cpus = Box::new([0; CPUS]);
+        let (mut fast, mut slow) = (0, 0);
         for (index, cpus) in parts.iter().enumerate() {
             let domain = if parts.len() > MOST { index * MOST / parts.len() } else { index };
+            *(if cpus.iter().all(is_fast) { &mut fast } else { &mut slow }) |= 1 << domain;
             for &cpu in *cpus {
                 if let (Some(entry), Ok(domain)) = (of_cpus.get_mut(cpu), u8::try_from(domain)) {
                     *entry = domain;
@@ -51,7 +74,9 @@ impl Domains {
             }
         }
         let number = parts.len().clamp(1, MOST).next_power_of_two();
-        Self { number: u32::try_from(number).unwrap_or(1), of_cpus }
+        // Where one has both, as with more parts than domains, it is a slow one.
+        let fast = if slow == 0 { 0 } else { fast & !slow };
+        Self { number: u32::try_from(number).unwrap_or(1), of_cpus, fast }
     }
 }
 
@@ -67,7 +92,7 @@ mod tests {
     use super::*;
 
     fn of(caches: &[&[usize]]) -> Domains {
-        Domains::of_caches(&caches.iter().map(|cpus| cpus.to_vec()).collect::<Vec<_>>())
+        Domains::of_caches(&caches.iter().map(|cpus| cpus.to_vec()).collect::<Vec<_>>(), &|_| true)
     }
 
     #[test]
@@ -75,6 +100,31 @@ mod tests {
         let domains = of(&[&[0, 1, 8, 9], &[2, 3, 10, 11], &[4]]);
         assert_eq!(domains.number, 4);
         assert_eq!(&domains.of_cpus[..12], &[0, 0, 1, 1, 2, 0, 0, 0, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn slow_cpus_of_a_cache_are_a_domain_of_their_own() {
+        let domains = Domains::of_caches(&[(0..6).collect(), vec![6, 7]], &|cpu| *cpu < 2);
+        assert_eq!((domains.number, domains.fast), (4, 1));
+        assert_eq!(&domains.of_cpus[..8], &[0, 0, 1, 1, 1, 1, 2, 2]);
+        assert_eq!(Domains::of_caches(&[vec![0, 1]], &|_| false).fast, 0, "all are alike");
+    }
+
+    #[test]
+    fn a_domain_with_both_is_slow() {
+        let caches: Vec<Vec<usize>> = (0..128).map(|cpu| vec![cpu]).collect();
+        let domains = Domains::of_caches(&caches, &|cpu| *cpu < 3);
+        assert_eq!((domains.number, domains.fast), (64, 1));
+    }
+
+    #[test]
+    fn lists_of_cpus_are_read() {
+        assert_eq!(cpus_of_list("0"), Ok(vec![0]));
+        assert_eq!(cpus_of_list("0-0,0"), Ok(vec![0, 0]));
+        for bad in ["", "x", "0-", "0;0", "0-99999"] {
+            let told = cpus_of_list(bad);
+            assert!(told.as_ref().is_err_and(|allowed| allowed.contains("this machine has 0 to ")), "{bad}: {told:?}");
+        }
     }
 
     #[test]
@@ -94,7 +144,7 @@ mod tests {
     #[test]
     fn neighbours_share_a_domain_when_there_are_too_many() {
         let caches: Vec<Vec<usize>> = (0..128).map(|cpu| vec![cpu]).collect();
-        let domains = Domains::of_caches(&caches);
+        let domains = Domains::of_caches(&caches, &|_| true);
         assert_eq!(domains.number, 64);
         assert_eq!((domains.of_cpus[0], domains.of_cpus[1], domains.of_cpus[2], domains.of_cpus[127]), (0, 0, 1, 63));
     }

@@ -23,6 +23,7 @@ pub use abi::{Attention, Channel, Handler, Hop, LANES, Lane, LaneTimes, Lift, Lo
 pub use channels::*;
 pub use clock::Clock;
 pub use customers::*;
+pub use domains::cpus_of_list;
 pub use error::Error;
 pub use hogs::{Hog, HogNews, Hogs};
 pub use hooks::{MissingHook, hooks};

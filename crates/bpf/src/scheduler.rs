@@ -40,6 +40,8 @@ pub struct SchedOptions {
     pub packs: bool,
     /// How long a task may wait until the kernel's watchdog ejects us; at most 30 s, the kernel's default (`SCX_WATCHDOG_MAX_TIMEOUT`).
     pub watchdog: Duration,
+    /// The fast CPUs; `None`: as the kernel tells.
+    pub fast_cpus: Option<Vec<usize>>,
     /// Length of the debug dump when the kernel ejects us; 0: the kernel's default.
     pub exit_dump_len: u32,
 }
@@ -56,6 +58,7 @@ impl Default for SchedOptions {
             clock: Clock::Left,
             packs: false,
             watchdog: Duration::from_secs(30),
+            fast_cpus: None,
             exit_dump_len: 0,
         }
     }
@@ -117,7 +120,8 @@ impl Scheduler {
             rodata.clock_by = options.clock as u32;
             rodata.packs = options.packs;
             rodata.nr_cpus = nr_cpus;
-            let domains = Domains::of_machine(nr_cpus);
+            let domains = Domains::of_machine(nr_cpus, options.fast_cpus.as_deref());
+            rodata.fast_domains = domains.fast;
             rodata.nr_domains = domains.number;
             rodata.domain_of_cpus = *domains.of_cpus;
         }

@@ -203,6 +203,9 @@ pub struct Run {
     /// Save power: what nobody waits for is kept on few CPUs, and raises no clock.
     #[arg(long)]
     pub power_save: bool,
+    /// The fast CPUs of a machine that has slow ones, too, if the kernel does not tell or is to be overruled.
+    #[arg(long, value_name = "LIST")]
+    pub fast_cpus: Option<String>,
     /// Length of the kernel's debug dump after an ejection, bytes; 0: its default.
     #[arg(long, value_name = "N", default_value_t = defaults().exit_dump_len)]
     pub exit_dump_len: u32,
@@ -358,6 +361,7 @@ impl Run {
             },
             power_save: self.power_save,
             watchdog_ms: self.watchdog_ms,
+            fast_cpus: self.fast_cpus.clone(),
             exit_dump_len: self.exit_dump_len,
             run_dir: run_dir.into(),
         }

@@ -7,7 +7,7 @@ use std::{
 
 pub use crate::channel::config::DEFAULT as CONFIG_FILE;
 use crate::seams::{
-    Clock, ConfidenceOptions, CustomerIs, SchedOptions, SenseOptions,
+    Clock, ConfidenceOptions, CustomerIs, SchedOptions, SenseOptions, cpus_of_list,
     features::{Features, Goal},
 };
 pub use crate::{clock::ClockWhen, seams::Policy};
@@ -112,6 +112,8 @@ pub struct Options {
     pub power_save: bool,
     /// How long a task may wait until the kernel's watchdog ejects the scheduler, milliseconds.
     pub watchdog_ms: u64,
+    /// The fast CPUs, as a list of their numbers; `None`: as the kernel tells.
+    pub fast_cpus: Option<String>,
     /// Length of the kernel's debug dump after an ejection, bytes; 0 for the kernel's default.
     pub exit_dump_len: u32,
     /// Where lock and control socket are.
@@ -147,6 +149,7 @@ impl Default for Options {
             clock: ClockWhen::default(),
             power_save: sched.packs,
             watchdog_ms: millis(sched.watchdog),
+            fast_cpus: None,
             exit_dump_len: sched.exit_dump_len,
             run_dir: RUN_DIR.into(),
         }
@@ -232,6 +235,7 @@ impl Config {
             clock: Clock::default(),
             packs: options.power_save,
             watchdog: Duration::from_millis(watchdog_ms),
+            fast_cpus: options.fast_cpus.as_deref().map(fast_cpus).transpose()?,
             exit_dump_len: options.exit_dump_len,
         };
         if options.policy == Policy::Rbpe && !matches!(options.backend, BackendKind::Auto | BackendKind::Nice) {
@@ -253,6 +257,13 @@ impl Config {
                 option: "backend",
                 given: options.backend.name().into(),
                 allowed: "scx with --partial, which is about processes that ask for SCHED_EXT".into(),
+            });
+        }
+        if options.fast_cpus.is_some() && matches!(options.backend, BackendKind::Nice | BackendKind::None) {
+            return Err(ConfigError {
+                option: "backend",
+                given: options.backend.name().into(),
+                allowed: "scx or auto with --fast-cpus, which is about the CPUs that work is put on".into(),
             });
         }
         if options.power_save && matches!(options.backend, BackendKind::Nice | BackendKind::None) {
@@ -293,6 +304,10 @@ fn within(option: &'static str, given: u64, least: u64, most: u64) -> Result<u64
 /// Of a value that was checked to be small.
 fn small(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn fast_cpus(list: &str) -> Result<Vec<usize>, ConfigError> {
+    cpus_of_list(list).map_err(|allowed| ConfigError { option: "fast-cpus", given: list.into(), allowed })
 }
 
 fn stats_period(seconds: f64) -> Result<Duration, ConfigError> {
@@ -371,6 +386,9 @@ mod tests {
             let saving = Options { power_save: true, backend, ..Options::default() };
             let refusal = Config::new(&saving).expect_err("nonsense").to_string();
             assert!(refusal.ends_with("with --power-save, which is about the CPUs that work is put on"), "{refusal}");
+            let told = Options { fast_cpus: Some("0".into()), backend, ..Options::default() };
+            let refusal = Config::new(&told).expect_err("nonsense").to_string();
+            assert!(refusal.ends_with("with --fast-cpus, which is about the CPUs that work is put on"), "{refusal}");
         }
     }
 

@@ -62,7 +62,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-loads                           the same for each policy, and how long each takes to start
        appease-guest check-classes                         check shares by nice value and policy, and realtime classes
        appease-guest check-cpus                            check affinity, and a CPU that goes and comes
-       appease-guest check-clock                           check what clock CPUs are asked for, and the saving of power
+       appease-guest check-clock                           check clocks, the saving of power, and fast CPUs
        appease-guest check-leaving                         check what our scheduler leaves behind
        appease-guest check-nice                            check whose nice values are changed, and given back";
 

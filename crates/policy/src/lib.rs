@@ -71,6 +71,10 @@ native! {
     placement_room(waiting: u32, cpus: u32, online: u32, here: u32) -> u32;
     /// Whether a party of a domain is due in another one, by their clocks.
     placement_is_due(there: u64, here: u64, domains: u32) -> bool;
+    /// The other domain at which one looks by chance.
+    placement_other(here: u32, chance: u32, domains: u32) -> u32;
+    /// Whether a task of another domain goes before one of a party here, by their deadlines.
+    placement_goes_before(there: u64, here: u64, due_ns: u64) -> bool;
     /// A time that holds for few domains, with so many.
     placement_scaled(ns: u64, domains: u32) -> u64;
     /// Up to which clock a domain is moved that lags behind the foremost.
@@ -78,7 +82,9 @@ native! {
     /// Virtual time with which a task queues up that another one wakes.
     progress_handed_on(vtime: u64, waker_vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What is still owed.
-    progress_owed_still(owed_ns: u64, since: u64, queue_vtime: u64) -> u64;
+    progress_owed_still(owed_ns: u64, since: u64, queue_vtime: u64, slice_ns: u64) -> u64;
+    /// Where the clock stood when that debt was still whole.
+    progress_owed_since(since: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What one takes over of that.
     progress_takes_over(vtime: u64, owed_ns: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What one that sleeps leaves to be owed.

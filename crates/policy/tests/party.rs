@@ -4,7 +4,7 @@
 use appease_policy::{
     PARTY_SCALE_1, PARTY_SCALE_MAX, PROGRESS_TURN_NS, PROGRESS_WEIGHT_0, limit_periods, limit_refill, party_charge,
     party_scale, progress_charge, progress_clock, progress_crowd_turn, progress_group_weight, progress_handed_on,
-    progress_leaves, progress_owed_still, progress_takes_over,
+    progress_leaves, progress_owed_since, progress_owed_still, progress_takes_over,
 };
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ proptest! {
         prop_assert!(handed == vtime || handed <= clock + SLICE_NS);
     }
 
-    /// What is owed is taken over once, or forgiven as the clock goes on: it does not grow.
+    /// What is owed is taken over once, or forgiven as the clock goes on beyond a slice: it does not grow.
     #[test]
     fn what_is_owed_does_not_grow(
         [vtime, handed, clock, passed] in prop::array::uniform4(0..SECOND_NS),
@@ -99,11 +99,24 @@ proptest! {
         let left = progress_leaves(vtime, handed, clock);
         prop_assert!(left <= vtime.saturating_sub(handed));
         prop_assert!(left <= vtime.saturating_sub(clock));
-        let still = progress_owed_still(left, clock, clock + passed);
-        prop_assert_eq!(still, left.saturating_sub(passed));
+        let still = progress_owed_still(left, clock, clock + passed, SLICE_NS);
+        prop_assert_eq!(still, left.saturating_sub(passed.saturating_sub(SLICE_NS)));
         let taken = progress_takes_over(taker, still, clock + passed, SLICE_NS);
         prop_assert!(taken <= still);
         prop_assert!(taken == 0 || taker + taken <= clock + passed + SLICE_NS);
+    }
+
+    /// However often a debt is looked at, as much of it is forgiven.
+    #[test]
+    fn looks_forgive_nothing(owed in 0..SECOND_NS, steps in prop::collection::vec(0..2 * SLICE_NS, 0..20)) {
+        let (mut still, mut since, mut clock) = (owed, SECOND_NS, SECOND_NS);
+        for step in &steps {
+            clock += step;
+            still = progress_owed_still(still, since, clock, SLICE_NS);
+            since = progress_owed_since(since, clock, SLICE_NS);
+        }
+        let passed: u64 = steps.iter().sum();
+        prop_assert_eq!(still, owed.saturating_sub(passed.saturating_sub(SLICE_NS)));
     }
 
     /// Whoever takes all that there is, a turn too long each time, has the quota of each period in the long run, and never more than that and the

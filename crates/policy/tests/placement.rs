@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 
 use appease_policy::{
-    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, placement_excess, placement_is_due, placement_least_clock,
-    placement_leaves, placement_near, placement_room, placement_scaled, placement_turn,
+    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, placement_excess, placement_goes_before, placement_is_due,
+    placement_least_clock, placement_leaves, placement_near, placement_other, placement_room, placement_scaled,
+    placement_turn,
 };
 use proptest::prelude::*;
 
@@ -48,6 +49,24 @@ proptest! {
         for (nth, &other) in (0..).zip(&order) {
             prop_assert_eq!(placement_near(other, nth), home);
         }
+    }
+
+    /// Chance leads to each of the other domains, and never to this one, as long as there is another.
+    #[test]
+    fn others_are_looked_at_by_chance(bits in 1..=6u32, home in 0..DOMAINS, from: u32) {
+        let (number, home) = (1 << bits, home % (1 << bits));
+        let begin = from / (number - 1) * (number - 1);
+        let looked: BTreeSet<u32> =
+            (0..number - 1).map(|nth| placement_other(home, begin.wrapping_add(nth), number)).collect();
+        prop_assume!(begin <= u32::MAX - number);
+        prop_assert_eq!(looked, (0..number).filter(|&other| other != home).collect::<BTreeSet<_>>());
+    }
+
+    /// Of two that wait in two domains, at most one goes before the other; neither if they are as far.
+    #[test]
+    fn one_goes_before_the_other(here in 0..1u64 << 62, lag in 0..1u64 << 40, due in 0..1u64 << 40) {
+        prop_assert_eq!(placement_goes_before(here, here + lag, due), lag > due);
+        prop_assert!(!placement_goes_before(here + lag, here, due));
     }
 
     /// The first half of a power of two of domains, as those of one memory node, are nearest to each other.

@@ -10,6 +10,7 @@ mod nice;
 mod power;
 mod realtime;
 mod requests;
+mod speed;
 mod task;
 mod weights;
 
@@ -44,7 +45,7 @@ pub fn check_cpus() -> Result<()> {
     carry_out(cpus::check)
 }
 
-/// `check-clock`: what clock CPUs are asked for, and the saving of power. Starts our scheduler itself; needs four CPUs.
+/// `check-clock`: what clock CPUs are asked for, the saving of power, and fast CPUs beside slow ones. Starts our scheduler itself; needs four CPUs.
 pub fn check_clock() -> Result<()> {
     carry_out(power::check)
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 
 use super::{
-    Verdicts,
+    Verdicts, speed,
     task::{Task, put_on},
 };
 use crate::{
@@ -29,9 +29,9 @@ const HIGHEST: u32 = 1024;
 const NAP_MS: (u64, u64) = (1, 19);
 const LOW: u32 = HIGHEST / 4;
 /// Some epochs, by which the clock of plain work goes.
-const EPOCHS_MS: u64 = 1000;
+pub(super) const EPOCHS_MS: u64 = 1000;
 /// From a key until its reader runs.
-const SOON_MS: u64 = 50;
+pub(super) const SOON_MS: u64 = 50;
 /// The device's hooks are attached when its module has come.
 const HOOKS_MS: u64 = 1500;
 /// Three that compute for a tenth of the time each, and together for less than a CPU has; where they are is looked up so often.
@@ -73,14 +73,14 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         .tell("light tasks share a CPU when power is saved", light(|part| part >= PACKED, "light_on_one_cpu_saving"));
     verdicts.tell("tasks that compute have a CPU each all the same", each_has_one());
     ours.end_by(Signal::TERM)?;
-    Ok(())
+    speed::check(verdicts, &mut device, &node)
 }
 
 /// By the numbers of CPUs.
-const ALL: &str = "0-3";
-const LAST: &str = "3";
+pub(super) const ALL: &str = "0-3";
+pub(super) const LAST: &str = "3";
 
-fn started(words: &[&str], device: &mut Device) -> Result<Scheduler> {
+pub(super) fn started(words: &[&str], device: &mut Device) -> Result<Scheduler> {
     let ours = Scheduler::start_ours(words)?;
     clock::sleep_ms(HOOKS_MS);
     // A read that began before that is not seen: the next one is.

@@ -747,9 +747,7 @@ fn compile(machines: &Machines, kernel: &str, scenario: &'static str, caches: u3
         },
         conserves_work(&runs[0], WORK_CONSERVING_PCT),
     ];
-    let told: Vec<String> = faults.into_iter().filter_map(|fault| Some(fault.err()?.to_string())).collect();
-    ensure!(told.is_empty(), "{}", told.join("; "));
-    Ok(())
+    all_hold(&faults.into_iter().filter_map(anyhow::Result::err).collect::<Vec<_>>())
 }
 
 fn octave(machines: &Machines, kernel: &str, load: &'static str, scenario: &'static str) -> anyhow::Result<()> {

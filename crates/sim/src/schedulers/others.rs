@@ -2,8 +2,8 @@
 //! `bpf/policy/progress.h` through `appease-policy`. A queue for each domain; the clock is the machine's.
 
 use appease_policy::{
-    progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_keeps_ns,
-    progress_start,
+    PLACEMENT_DUE_NS, PLACEMENT_LAG_NS, placement_goes_before, placement_other, progress_burst, progress_catch_up,
+    progress_charge, progress_clock, progress_deadline, progress_keeps_ns, progress_start,
 };
 
 use crate::{
@@ -23,6 +23,8 @@ struct Entity {
     burst_ns: u64,
     /// CPU time since it was picked last.
     ran_ns: u64,
+    /// By its nice value, when it was charged last.
+    weight: u32,
 }
 
 #[derive(Debug)]
@@ -30,15 +32,17 @@ pub(super) struct Others {
     entities: Vec<Entity>,
     queues: Vec<Heap<u64>>,
     vtime: u64,
+    /// Which other domain is looked at next: here by turns, and not by chance.
+    looks: u32,
     /// When somebody last took a CPU from another, by CPU, as far as it is known.
     displaced_ns: Vec<Option<u64>>,
 }
 
 impl Others {
     pub(super) fn new(tasks: usize, domains: u32) -> Self {
-        let entity = Entity { vtime: 0, turn_ns: 0, burst_ns: SLICE_NS, ran_ns: 0 };
+        let entity = Entity { vtime: 0, turn_ns: 0, burst_ns: SLICE_NS, ran_ns: 0, weight: crate::Nice::WEIGHT_0 };
         let queues = vec![Heap::default(); domains as usize];
-        Self { entities: vec![entity; tasks], queues, vtime: 0, displaced_ns: Vec::new() }
+        Self { entities: vec![entity; tasks], queues, vtime: 0, looks: 0, displaced_ns: Vec::new() }
     }
 
     fn of(&mut self, task: TaskId) -> &mut Entity {
@@ -70,10 +74,14 @@ impl Others {
         let entity = self.of(task);
         entity.turn_ns += ran_ns;
         entity.ran_ns += ran_ns;
+        entity.weight = weight;
         if !attended {
             let queued = entity.vtime;
             entity.vtime += progress_charge(ran_ns, weight);
-            self.vtime = progress_clock(clock, queued, ran_ns);
+            // With several domains it follows by itself only when nobody waits.
+            if self.queues.len() == 1 || self.queues.iter().all(|queue| queue.len() == 0) {
+                self.vtime = progress_clock(clock, queued, ran_ns);
+            }
         }
     }
 
@@ -83,18 +91,42 @@ impl Others {
         progress_deadline(entity.vtime, entity.burst_ns, SLICE_NS)
     }
 
-    pub(super) fn push(&mut self, at: &mut Positions, domain: u32, task: TaskId) {
-        let clock = self.vtime;
+    pub(super) fn push(&mut self, at: &mut Positions, domain: u32, task: TaskId, wakes_up: bool) {
+        let (clock, number) = (self.vtime, self.queues.len());
         let entity = self.of(task);
-        entity.vtime = progress_catch_up(entity.vtime, clock, SLICE_NS);
+        let keeps_lag = number > 1 && !wakes_up;
+        let lag_ns = if keeps_lag { progress_charge(PLACEMENT_LAG_NS.into(), entity.weight) } else { SLICE_NS };
+        entity.vtime = progress_catch_up(entity.vtime, clock, lag_ns);
         let deadline = self.deadline(task);
         self.queues[domain as usize].push(at, task, deadline);
     }
 
     pub(super) fn pop(&mut self, at: &mut Positions, domain: u32) -> Option<TaskId> {
         let (_, task) = self.queues[domain as usize].pop(at)?;
-        self.vtime = self.vtime.max(self.entities[task as usize].vtime);
+        let vtime = |task: TaskId| self.entities[task as usize].vtime;
+        let there = placement_other(domain, self.looks, self.queues.len() as u32);
+        let other = self.queues[there as usize].peek().map_or(u64::MAX, |(_, first)| vtime(first));
+        self.vtime = self.vtime.max(vtime(task).min(other));
         Some(task)
+    }
+
+    /// The first that waits in a domain.
+    pub(super) fn first(&self, domain: u32) -> Option<TaskId> {
+        self.queues[domain as usize].peek().map(|(_, task)| task)
+    }
+
+    /// Another domain, if one waits there that is due before this task, which is about to go on in a domain.
+    pub(super) fn lagging(&mut self, here: u32, task: TaskId) -> Option<u32> {
+        let number = self.queues.len() as u32;
+        if number == 1 {
+            return None;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let there = placement_other(here, self.looks, number);
+        let (deadline, first) = self.queues[there as usize].peek()?;
+        let weight = self.of(first).weight.min(self.of(task).weight);
+        let due_ns = progress_charge(PLACEMENT_DUE_NS.into(), weight);
+        placement_goes_before(deadline, self.deadline(task), due_ns).then_some(there)
     }
 
     pub(super) fn remove(&mut self, at: &mut Positions, domain: u32, task: TaskId) {

@@ -31,7 +31,7 @@ impl Scheduler for Steady {
         if wakes_up {
             self.others.wakes(task);
         }
-        self.others.push(&mut self.at, 0, task);
+        self.others.push(&mut self.at, 0, task, wakes_up);
         machine.idle_cpu(task).or_else(|| {
             let cpu = machine.task(task).cpu;
             let running = machine.running(cpu).filter(|_| wakes_up)?;

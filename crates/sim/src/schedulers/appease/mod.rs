@@ -264,7 +264,7 @@ impl Appease {
         process.queued_ns = machine.now_ns();
         process.queued_in = domain as u16;
         process.slice_ns = SLICE_NS;
-        self.others.push(&mut self.at, domain, task);
+        self.others.push(&mut self.at, domain, task, wakes_up);
         self.queued[domain as usize].push_back((machine.now_ns(), task));
         if let Some(cpu) = idle.filter(|_| wakes_up) {
             self.cpus[cpu as usize].is_given = true;
@@ -328,6 +328,13 @@ impl Appease {
         Some(task)
     }
 
+    /// One of another domain that is due before the task with which this one would go on.
+    fn take_lagging(&mut self, domain: u32, task: Option<TaskId>) -> Option<TaskId> {
+        let there = self.others.lagging(domain, task?)?;
+        self.locks.note_elsewhere(1);
+        self.take_party(there, false)
+    }
+
     fn take_attended(&mut self, domain: u32) -> Option<TaskId> {
         let (task, queue) = self.fair.take(&mut self.at, domain)?;
         self.locks.remove(lock(domain, queue));
@@ -357,7 +364,8 @@ impl Appease {
                 None => self.domains.none_is_due(domain),
             }
         }
-        let task = self.take_party(domain, is_given);
+        let first = self.others.first(domain);
+        let task = self.take_lagging(domain, first).or_else(|| self.take_party(domain, is_given));
         if task.is_some() || runs_other { task } else { self.take_other_elsewhere(domain, is_given) }
     }
 
@@ -419,6 +427,9 @@ impl Appease {
         let attended = attended.or_else(|| if standing.attended { None } else { self.take_attended_elsewhere(domain) });
         if attended.is_some() {
             return attended;
+        }
+        if let Some(task) = self.take_lagging(domain, prev.filter(|_| runs_other)) {
+            return Some(task);
         }
         let is_first = prev.is_some_and(|task| self.others.is_first(domain, task));
         if is_first && runs_other && machine.nr_cpus() == 1 && self.overdue[domain as usize].is_empty() {

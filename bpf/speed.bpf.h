@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Fast and slow CPUs: which one a task wakes up on. A machine whose CPUs are alike pays for none of this.
+ *
+ * What somebody waits for takes an idle fast CPU. Where all are busy, it takes one from what nobody
+ * waits for, which may go on with a slow one. Only then does an idle slow CPU do.
+ *
+ * What nobody waits for takes any idle CPU. Only after attended work found no idle fast one, it
+ * prefers slow ones for an epoch.
+ *
+ * Limits: an attended task that began on a slow CPU stays there until it sleeps. Parts of parties
+ * count the time of slow CPUs like that of fast ones.
+ */
+#ifndef APPEASE_SPEED_BPF_H
+#define APPEASE_SPEED_BPF_H
+
+#include "others.bpf.h"
+
+/* Until when what nobody waits for prefers slow CPUs. */
+static u64 fast_wanted_until;
+
+/* Takes an idle CPU of @domain, of those in @idle, that @p may run on. -1: there is none. */
+static __always_inline s32 idle_cpu_of(struct task_struct *p, const struct domain *domain, const struct cpumask *idle)
+{
+	u32 i;
+
+	bpf_for(i, 0, DOMAIN_CPUS) {
+		s32 cpu = domain->cpus[i % DOMAIN_CPUS];
+
+		if (i >= domain->nr_cpus)
+			break;
+		if (bpf_cpumask_test_cpu(cpu, idle) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+/* Takes an idle CPU among the @fast ones, or the slow: one whose core is idle, if there is one. -1: there is none. */
+__noinline s32 idle_cpu_of_speed(struct task_struct *p __arg_trusted, s32 prev_cpu, bool fast)
+{
+	u32 home = domain_of(prev_cpu), i;
+	s32 cpu = -1;
+
+	bpf_for(i, 0, 2 * PLACEMENT_DOMAIN_LOOKS) {
+		bool is_whole = i < PLACEMENT_DOMAIN_LOOKS;
+		u32 index = placement_near(home, i % PLACEMENT_DOMAIN_LOOKS) % DOMAINS;
+		const struct cpumask *idle;
+
+		if (i % PLACEMENT_DOMAIN_LOOKS >= nr_domains || is_fast(index) != fast)
+			continue;
+		idle = is_whole ? scx_bpf_get_idle_smtmask() : scx_bpf_get_idle_cpumask();
+		cpu = idle_cpu_of(p, domain_at(index), idle);
+		scx_bpf_put_idle_cpumask(idle);
+		if (cpu >= 0)
+			break;
+	}
+	return cpu;
+}
+
+/* Whether what nobody waits for runs on a fast CPU that @p may have. */
+static __always_inline bool fast_is_plain(s32 prev_cpu)
+{
+	u32 home = domain_of(prev_cpu), i;
+
+	bpf_for(i, 0, PLACEMENT_DOMAIN_LOOKS) {
+		u32 index = placement_near(home, i) % DOMAINS;
+
+		if (i < nr_domains && is_fast(index) && domain_at(index)->plain_cpus)
+			return true;
+	}
+	return false;
+}
+
+/* That a task which wakes up goes where the kernel would have it, and that it is to take a CPU from another one. */
+#define SPEED_ANY -1
+#define SPEED_BUSY -2
+
+/* Takes an idle CPU for @p, which wakes up, or says how it is to have one. */
+__noinline s32 cpu_by_speed(struct task_struct *p __arg_trusted, s32 prev_cpu, bool is_attended)
+{
+	u64 now = scx_bpf_now();
+	s32 cpu;
+
+	if (!is_attended && !policy_before(now, fast_wanted_until))
+		return SPEED_ANY;
+	cpu = idle_cpu_of_speed(p, prev_cpu, is_attended);
+	if (cpu >= 0)
+		return cpu;
+	if (!is_attended)
+		return SPEED_ANY;
+	fast_wanted_until = now + epoch_ns;
+	return fast_is_plain(prev_cpu) ? SPEED_BUSY : SPEED_ANY;
+}
+
+#endif
