@@ -20,9 +20,9 @@
 #define SCAN_MAX 16384
 /*
  * An attended task that waits for so long is overdue, too: others of much more weight outrank it, or
- * its attention has ended. The kernel ejects a scheduler that keeps a task waiting for 30 s.
+ * its attention has ended. A sixth of what the kernel bears: 5 s of 30.
  */
-#define ATTENDED_WAIT_NS 5000000000ULL
+#define ATTENDED_WAIT_NS (watchdog_ns / 6)
 
 /* Tasks that this look went through. The verifier would try every value of a local variable. */
 static u32 scanned_tasks, scanned_of_queue;

@@ -114,6 +114,7 @@ impl Scheduler {
             rodata.slice_ns = nanos(options.slice);
             rodata.epoch_ns = nanos(options.epoch);
             rodata.longest_wait_ns = nanos(options.longest_wait);
+            rodata.watchdog_ns = nanos(options.watchdog);
             rodata.other_share_pct = options.other_share_pct;
             rodata.is_partial = options.partial;
             rodata.guards = options.guards;
