@@ -256,6 +256,7 @@ static int end_run(void *map, int *cpu, struct bpf_timer *timer)
 {
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(*cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
+	u32 pid;
 
 	if (!cctx || !cctx->is_timed)
 		return 0;
@@ -264,9 +265,19 @@ static int end_run(void *map, int *cpu, struct bpf_timer *timer)
 		bpf_timer_start(timer, RETRY_NS, 0);
 		return 0;
 	}
+	pid = cctx->timed_pid;
 	cctx->is_timed = 0;
+	/*
+	 * It went before a task in the local queue that has a turn of the other lanes, and took its timer. Without one, that task would
+	 * keep attended ones from the CPU for a whole slice.
+	 */
+	if (pid && cctx->turn) {
+		cctx->is_timed = 1;
+		cctx->timed_pid = 0;
+		bpf_timer_start(timer, PROGRESS_PIECE_NS, 0);
+	}
 	/* That one has ended its turn, and what was in the local queue came next, of which ops.dispatch() hears nothing. */
-	if (curr && cctx->timed_pid && curr->pid != cctx->timed_pid)
+	if (curr && pid && curr->pid != pid)
 		return 0;
 	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
 	return 0;
