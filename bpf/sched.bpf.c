@@ -220,6 +220,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct standing standing = {};
 	struct task_ctx *tctx;
+	bool has_woken;
 	u64 mono;
 
 	if (went_on(p, enq_flags))
@@ -230,6 +231,9 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_lost(p, enq_flags);
 		return;
 	}
+	has_woken = fast_domains && tctx->has_woken;
+	if (has_woken)
+		tctx->has_woken = 0;
 	mono = mono_if_armed();
 	if (mono && tctx->lane != APPEASE_LANE_KERNEL)
 		judge(p, mono, &standing);
@@ -255,8 +259,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		bool is_stale = tctx->lane == APPEASE_LANE_KERNEL;
 
 		if (enq_flags & SCX_ENQ_WAKEUP) {
-			is_stale |= (fast_domains && tctx->has_woken) || wakes_up(p, tctx, mono) || tctx->start_ns;
-			tctx->has_woken = 0;
+			is_stale |= has_woken || wakes_up(p, tctx, mono) || tctx->start_ns;
 			tctx->start_ns = 0;
 		}
 		if (is_stale)

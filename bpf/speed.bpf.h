@@ -57,7 +57,7 @@ __noinline s32 idle_cpu_of_speed(struct task_struct *p __arg_trusted, s32 prev_c
 	return cpu;
 }
 
-/* Whether what nobody waits for runs on a fast CPU that @p may have. */
+/* Whether what nobody waits for runs on a fast CPU, as far as one near @prev_cpu is looked for. */
 static __always_inline bool fast_is_plain(s32 prev_cpu)
 {
 	u32 home = domain_of(prev_cpu), i;
