@@ -24,6 +24,7 @@ mod migrations;
 mod mix;
 mod probe;
 mod processes;
+mod recorder;
 mod scheduler;
 mod scope;
 mod screen;
@@ -54,8 +55,8 @@ usage: appease-guest init                                  first process of a la
        appease-guest customer NAME ROUNDS PAUSE_MS COMMAND time a command; prints samples
        appease-guest ask NAME FROM URL closed:CONNECTIONS[:PAUSE_MS]|open:PER_SECOND:CONNECTIONS SECONDS [READY]
                                                            ask a web server again and again; prints samples
-       appease-guest migrations NAME COMMAND               run a shell command; prints samples of its time, and of who changed
-                                                           CPU and cache meanwhile
+       appease-guest migrations NAME COMMAND               run a shell command; prints samples of its time, and of changes
+                                                           of CPU and cache meanwhile
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours

@@ -1,4 +1,4 @@
-//! Who changes its CPU while a command runs: all tasks of the machine, whoever schedules.
+//! Changes of CPU while a command runs: those of all tasks of the machine, under any scheduler.
 //!
 //! Problem: a scheduler's own counters say nothing of another's, and those of one task (`/proc/PID/sched`) are gone with it; a compiler's
 //! processes live a tenth of a second.
@@ -19,9 +19,9 @@ use anyhow::{Context, Result, bail};
 use crate::{
     check,
     clock::{now_ns, to_ms},
+    recorder::{Recorder, must_be_whole},
 };
 
-const INSTANCE: &str = "/sys/kernel/tracing/instances/migrations";
 const EVENT: &str = "events/sched/sched_migrate_task/enable";
 /// For each CPU: an event takes 60 bytes, and a build has some thousand in a second.
 const BUFFER_KIB: &str = "8192";
@@ -30,60 +30,45 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// `migrations NAME COMMAND` on the command line: samples of how long a shell command ran, and how often a task changed its CPU, or its
 /// last-level cache, meanwhile.
 pub fn command(name: &str, command: &str) -> Result<()> {
-    begin()?;
+    let recorder = begin()?;
     let began_ns = now_ns();
     let status = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).status().context("start sh")?;
     let took_ns = now_ns() - began_ns;
-    let seen = end()?;
+    let seen = end(&recorder)?;
     if !status.success() {
         bail!("{command}: {status}");
     }
-    let across = seen.iter().map(|&(from, to)| Ok(last_cache(from)? != last_cache(to)?));
-    let across = across.filter(|crosses| !matches!(crosses, Ok(false))).collect::<Result<Vec<bool>>>()?;
+    let mut across = 0_usize;
+    for &(from, to) in &seen {
+        across += usize::from(last_cache(from)? != last_cache(to)?);
+    }
     check::sample(&format!("{name}_ms"), to_ms(took_ns));
     #[allow(clippy::cast_precision_loss)]
-    for (what, number) in [("migrations", seen.len()), ("migrations_across_caches", across.len())] {
+    for (what, number) in [("migrations", seen.len()), ("migrations_across_caches", across)] {
         check::sample(&format!("{name}_{what}"), number as f64);
     }
     Ok(())
 }
 
-fn begin() -> Result<()> {
-    fs::create_dir_all(INSTANCE).with_context(|| format!("create {INSTANCE}"))?;
+fn begin() -> Result<Recorder> {
+    let recorder = Recorder::own("migrations")?;
     for (file, value) in [("buffer_size_kb", BUFFER_KIB), ("trace", ""), (EVENT, "1"), ("tracing_on", "1")] {
-        set(file, value)?;
+        recorder.set(file, value)?;
     }
-    Ok(())
+    Ok(recorder)
 }
 
 /// From which CPU to which, in no order.
-fn end() -> Result<Vec<(u32, u32)>> {
-    set("tracing_on", "0")?;
-    set(EVENT, "0")?;
-    let text = read(&Path::new(INSTANCE).join("trace"))?;
-    let (found, written) = kept(&text).context("the trace does not say how many events it has")?;
-    if found != written {
-        bail!("{} of {written} migrations did not fit into the buffer", written - found);
-    }
+fn end(recorder: &Recorder) -> Result<Vec<(u32, u32)>> {
+    recorder.set("tracing_on", "0")?;
+    recorder.set(EVENT, "0")?;
+    let text = recorder.text()?;
+    must_be_whole(&text, "migrations")?;
     Ok(text.lines().filter_map(migration).collect())
 }
 
-fn set(file: &str, value: &str) -> Result<()> {
-    let path = Path::new(INSTANCE).join(file);
-    fs::write(&path, value).with_context(|| format!("write {value} to {}", path.display()))
-}
-
 fn read(path: &Path) -> Result<String> {
-    // A task's name may be any bytes.
-    let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// How many events are in a trace, and how many there were: `# entries-in-buffer/entries-written: 12/12   #P:4`.
-fn kept(trace: &str) -> Option<(u64, u64)> {
-    let line = trace.lines().find_map(|line| line.strip_prefix("# entries-in-buffer/entries-written:"))?;
-    let (found, written) = line.split_whitespace().next()?.split_once('/')?;
-    Some((found.parse().ok()?, written.parse().ok()?))
+    fs::read_to_string(path).with_context(|| format!("read {}", path.display()))
 }
 
 fn migration(line: &str) -> Option<(u32, u32)> {
@@ -106,12 +91,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_who_moved_where() {
+    fn moves_are_read_from_a_trace() {
         let line = "  make-211 [001] d..2.  12.000250: sched_migrate_task: comm=a orig_cpu=7 b pid=9 prio=120 orig_cpu=0 dest_cpu=3";
         assert_eq!(migration(line), Some((0, 3)));
         assert_eq!(migration("#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION"), None);
-        let head = "# tracer: nop\n#\n# entries-in-buffer/entries-written: 12/15   #P:4\n#\n";
-        assert_eq!(kept(head), Some((12, 15)));
-        assert_eq!(kept("# tracer: nop"), None);
     }
 }

@@ -1,13 +1,12 @@
 //! What the CPUs did while keys were answered: wake-ups, kicks, switches and interrupts, by the kernel's own tracing. It costs
 //! the machine some time, so figures of a traced run are not those of another.
 
-use std::{fmt::Write, fs, path::Path};
+use std::fmt::Write;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::clock::to_ms;
+use crate::{clock::to_ms, recorder::Recorder};
 
-const INSTANCE: &str = "/sys/kernel/tracing/instances/keys";
 /// For each CPU: some thousand events a second, of 60 to 100 bytes.
 const BUFFER_KIB: &str = "8192";
 /// Those that every supported kernel has; the others are left out where there are none.
@@ -24,38 +23,32 @@ const TOLD: usize = 4;
 const MARGIN_NS: u64 = 100_000;
 
 /// Tracing that goes on.
-pub struct Trace(());
+pub struct Trace(Recorder);
 
 impl Trace {
     /// Begins to trace.
     pub fn begin() -> Result<Self> {
-        fs::create_dir_all(INSTANCE).with_context(|| format!("create {INSTANCE}"))?;
-        set("trace_clock", "mono")?;
-        set("buffer_size_kb", BUFFER_KIB)?;
+        let recorder = Recorder::own("keys")?;
+        recorder.set("trace_clock", "mono")?;
+        recorder.set("buffer_size_kb", BUFFER_KIB)?;
         for event in EVENTS {
             let file = format!("events/{event}/enable");
-            if Path::new(INSTANCE).join(&file).exists() {
-                set(&file, "1")?;
+            if recorder.has(&file) {
+                recorder.set(&file, "1")?;
             }
         }
-        set("tracing_on", "1")?;
-        Ok(Self(()))
+        recorder.set("tracing_on", "1")?;
+        Ok(Self(recorder))
     }
 
     /// Ends it, and reads what was traced.
     pub fn end(self) -> Result<Traced> {
-        set("tracing_on", "0")?;
-        let file = Path::new(INSTANCE).join("trace");
-        let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
-        set("trace", "")?;
+        self.0.set("tracing_on", "0")?;
+        let text = self.0.text()?;
+        self.0.set("trace", "")?;
         let lines = text.lines().filter_map(|line| Some((at_ns(line)?, line.trim().to_owned()))).collect();
         Ok(Traced { lines })
     }
-}
-
-fn set(file: &str, value: &str) -> Result<()> {
-    let path = Path::new(INSTANCE).join(file);
-    fs::write(&path, value).with_context(|| format!("write {value} to {}", path.display()))
 }
 
 /// The time of a line, ns: the word of digits with a point that ends with a colon.

@@ -2,7 +2,7 @@
 //!
 //! Problem: each scheduler states its own, from 5 to 30 s, and none of the kernel's messages tells it.
 //!
-//! Rule: a scheduler's operations are a BPF map, whose value is what the scheduler gave to the kernel. It is copied while the scheduler is in
+//! Rule: a scheduler's operations are a BPF map; its value is what the scheduler gave to the kernel. It is copied while the scheduler is in
 //! charge, for it is gone with it; where in it the figure stands is in the kernel's type information, which takes a while to read, and is
 //! read only when somebody asks.
 

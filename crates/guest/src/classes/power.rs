@@ -1,8 +1,6 @@
 //! What clock CPUs are asked for, and how power is saved: by the kernel's own word, a probe at the function that takes the wish. The
 //! emulated machine has one clock alone, so what comes of a wish is not seen.
 
-use std::fs;
-
 use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 
@@ -13,6 +11,7 @@ use super::{
 use crate::{
     check::figure,
     clock,
+    recorder::Recorder,
     scheduler::Scheduler,
     sense::device::{Device, Shape},
     system,
@@ -20,7 +19,6 @@ use crate::{
 
 /// Modules that bring input devices.
 const MODULES: &[&str] = &["evdev", "uinput"];
-const TRACING: &str = "/sys/kernel/tracing";
 /// Of our probe.
 const EVENT: &str = "appease_clock";
 /// The highest clock that can be asked for.
@@ -92,7 +90,7 @@ pub(super) fn started(words: &[&str], device: &mut Device) -> Result<Scheduler> 
 }
 
 /// Computes and sleeps, by turns, for so long.
-fn napper_on(cpu: u32, (busy_ms, sleep_ms): (u64, u64)) -> Result<Task> {
+pub(super) fn napper_on(cpu: u32, (busy_ms, sleep_ms): (u64, u64)) -> Result<Task> {
     Task::napper(&format!("taskset -c {cpu}"), busy_ms, sleep_ms)
 }
 
@@ -152,20 +150,20 @@ fn each_has_one() -> Result<()> {
 }
 
 /// What the kernel was asked for since the probe was set.
-struct Wishes(());
+struct Wishes(Recorder);
 
 impl Wishes {
     fn watch() -> Result<Self> {
-        set("kprobe_events", &format!("p:{EVENT} scx_bpf_cpuperf_set cpu=%di:s32 clock=%si:u32"))?;
-        set(&format!("events/kprobes/{EVENT}/enable"), "1")?;
-        set("tracing_on", "1")?;
-        Ok(Self(()))
+        let recorder = Recorder::first();
+        recorder.set("kprobe_events", &format!("p:{EVENT} scx_bpf_cpuperf_set cpu=%di:s32 clock=%si:u32"))?;
+        recorder.set(&format!("events/kprobes/{EVENT}/enable"), "1")?;
+        recorder.set("tracing_on", "1")?;
+        Ok(Self(recorder))
     }
 
     /// All wishes for a CPU, oldest first.
     fn of(&self, cpu: u32) -> Result<Vec<u32>> {
-        let path = format!("{TRACING}/trace");
-        let text = fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
+        let text = self.0.text()?;
         let number = |line: &str, name: &str| -> Option<u32> {
             line.split_whitespace().find_map(|word| word.strip_prefix(name))?.parse().ok()
         };
@@ -194,11 +192,6 @@ impl Wishes {
 impl Drop for Wishes {
     fn drop(&mut self) {
         // The machine ends soon.
-        let _ = set(&format!("events/kprobes/{EVENT}/enable"), "0");
+        let _ = self.0.set(&format!("events/kprobes/{EVENT}/enable"), "0");
     }
-}
-
-fn set(file: &str, value: &str) -> Result<()> {
-    let path = format!("{TRACING}/{file}");
-    fs::write(&path, value).with_context(|| format!("write {value} to {path}"))
 }

@@ -7,11 +7,10 @@ use std::{
     fs,
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use rustix::process::Signal;
 
 use super::{
@@ -23,6 +22,7 @@ use crate::{
     clock::{self, now_ns, to_ms},
     customer,
     far::{NAMESPACE, NEAR},
+    recorder::{Recorder, must_be_whole},
     scheduler::{Kind, Scheduler},
     system::TOOLS,
 };
@@ -125,45 +125,33 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
 }
 
 /// The kernel's record of a process's system calls.
-struct Record(PathBuf);
+struct Record(Recorder);
+
+const CALL: &str = "events/raw_syscalls/sys_enter/enable";
 
 impl Record {
     fn begin(pid: u32) -> Result<Self> {
-        let record = Self(PathBuf::from("/sys/kernel/tracing/instances/requests"));
-        fs::create_dir_all(&record.0).context("make a trace")?;
+        let recorder = Recorder::own("requests")?;
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("list the daemon's threads")?.flatten();
         let tids: Vec<String> = tasks.map(|task| task.file_name().to_string_lossy().into_owned()).collect();
-        record.set("buffer_size_kb", "8192")?;
-        record.set("set_event_pid", &tids.join(" "))?;
-        record.set("events/raw_syscalls/sys_enter/enable", "1")?;
-        Ok(record)
-    }
-
-    fn set(&self, file: &str, to: &str) -> Result<()> {
-        let path = self.0.join(file);
-        fs::write(&path, to).with_context(|| format!("write {to} to {}", path.display()))
+        recorder.set("buffer_size_kb", "8192")?;
+        recorder.set("set_event_pid", &tids.join(" "))?;
+        recorder.set(CALL, "1")?;
+        Ok(Self(recorder))
     }
 
     /// The numbers of all calls.
     fn end(self) -> Result<Vec<u32>> {
-        self.set("events/raw_syscalls/sys_enter/enable", "0")?;
-        let path = self.0.join("trace");
-        let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-        let calls = calls(&text)?;
-        fs::remove_dir(Path::new(&self.0)).context("remove the trace")?;
+        self.0.set(CALL, "0")?;
+        let calls = calls(&self.0.text()?)?;
+        self.0.remove()?;
         Ok(calls)
     }
 }
 
 /// The numbers of the system calls of a trace, which must be whole.
 fn calls(trace: &str) -> Result<Vec<u32>> {
-    let counts = trace.lines().find_map(|line| line.split_once("entries-in-buffer/entries-written: "));
-    let (_, counts) = counts.context("the trace does not say how much is in it")?;
-    let (kept, written) =
-        counts.split_whitespace().next().and_then(|word| word.split_once('/')).context("odd counts")?;
-    if kept != written {
-        bail!("{kept} of {written} system calls are left in the trace");
-    }
+    must_be_whole(trace, "system calls")?;
     let numbers =
         trace.lines().filter_map(|line| line.split_once(": sys_enter: NR ")?.1.split(' ').next()?.parse().ok());
     Ok(numbers.collect())

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 
 use super::{
     Verdicts,
-    power::{ALL, EPOCHS_MS, LAST, SOON_MS, started},
+    power::{ALL, EPOCHS_MS, LAST, SOON_MS, napper_on, started},
     task::{Task, put_on},
 };
 use crate::{check::figure, clock, sense::device::Device};
@@ -14,7 +14,7 @@ use crate::{check::figure, clock, sense::device::Device};
 const FAST: &str = "0-1";
 const FAST_CPUS: [u32; 2] = [0, 1];
 const CPUS: u32 = 4;
-/// Keys, each after one whose reader is on a slow CPU.
+/// Keys, each after one that is read on a slow CPU.
 const KEYS: u32 = 20;
 /// Two that have the fast CPUs for most of the time, and two that are light.
 const BUSY_MS: (u64, u64) = (15, 5);
@@ -57,10 +57,9 @@ fn keys(reader: &Task, device: &mut Device, name: &str) -> Result<()> {
 
 /// Light tasks are on slow CPUs while keys come that find no fast one idle.
 fn others(reader: &Task, device: &mut Device) -> Result<()> {
-    let napper = |by: &str, (busy_ms, sleep_ms)| Task::napper(by, busy_ms, sleep_ms);
-    let _busy = FAST_CPUS.map(|cpu| napper(&format!("taskset -c {cpu}"), BUSY_MS));
-    let light = FAST_CPUS.map(|cpu| napper(&format!("taskset -c {cpu}"), LIGHT_MS));
-    let light = light.into_iter().collect::<Result<Vec<_>>>()?;
+    let on_fast = |times| FAST_CPUS.into_iter().map(|cpu| napper_on(cpu, times)).collect::<Result<Vec<_>>>();
+    let _busy = on_fast(BUSY_MS)?;
+    let light = on_fast(LIGHT_MS)?;
     light.iter().try_for_each(|task| put_on(task.pid(), ALL))?;
     let mut on_slow = 0;
     let keys_until_ms = EPOCHS_MS / LOOK_EACH_MS;
