@@ -229,6 +229,26 @@ __noinline s32 lesser_cpu_of(u32 index, struct task_struct *p __arg_trusted, u32
 	return -1;
 }
 
+/* The same of the nearest domains; if @fast_only, of those of fast CPUs. */
+static __always_inline s32 plain_cpu_near(u32 home, bool fast_only, struct task_struct *p, u32 queue, u64 key, u64 mono)
+{
+	s32 found = -1;
+	u32 i;
+
+	bpf_for(i, 0, PLACEMENT_DOMAIN_LOOKS) {
+		u32 index = placement_near(home, i) % DOMAINS;
+
+		if (i >= nr_domains)
+			break;
+		if (fast_only && !is_fast(index))
+			continue;
+		found = plain_cpu_of(index, p, queue, key, mono);
+		if (found >= 0)
+			break;
+	}
+	return found;
+}
+
 /*
  * The CPU that does the least important work among those that @p may run on: this one, the one where
  * @p ran, others of its domain, those of other domains; -1: all do better, as far as they were looked at.
@@ -237,32 +257,22 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 {
 	s32 cpu = scx_bpf_task_cpu(p), here = bpf_get_smp_processor_id(), found;
 	const struct cpumask *allowed = p->cpus_ptr;
-	u32 home = domain_of(cpu), i;
+	u32 home = domain_of(cpu);
 	enum worth worth;
 
 	if (fast_domains && !is_fast(domain_of(here))) {
-		bpf_for(i, 0, PLACEMENT_DOMAIN_LOOKS) {
-			u32 index = placement_near(home, i) % DOMAINS;
-
-			if (i >= nr_domains)
-				break;
-			found = is_fast(index) ? plain_cpu_of(index, p, queue, key, mono) : -1;
-			if (found >= 0)
-				return found;
-		}
+		found = plain_cpu_near(home, true, p, queue, key, mono);
+		if (found >= 0)
+			return found;
 	}
 	if (here != cpu && bpf_cpumask_test_cpu(here, allowed) && worth_of(here, queue, key, mono) == WORTH_NOTHING)
 		return here;
 	worth = worth_of(cpu, queue, key, mono);
 	if (worth == WORTH_NOTHING)
 		return cpu;
-	bpf_for(i, 0, PLACEMENT_DOMAIN_LOOKS) {
-		if (i >= nr_domains)
-			break;
-		found = plain_cpu_of(placement_near(home, i), p, queue, key, mono);
-		if (found >= 0)
-			return found;
-	}
+	found = plain_cpu_near(home, false, p, queue, key, mono);
+	if (found >= 0)
+		return found;
 	return worth == WORTH_LESS ? cpu : lesser_cpu_of(home, p, queue, key, mono);
 }
 

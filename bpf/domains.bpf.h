@@ -11,7 +11,7 @@
  *	attended work waits there, and here is none;
  *	here is nothing to do;
  *	a party has had so much less there that it is due here (take_hindmost());
- *	a task has, of the party whose turn it is here (take_lagging());
+ *	a task has, of the party that is next here (take_lagging());
  *	more tasks wait for a CPU there than here (share_out() in scans.bpf.h), ten times a second.
  *
  * Near domains come first: user space numbers them by memory node (policy/placement.h).

@@ -285,7 +285,7 @@ static u32 turns;
 __noinline bool take_lagging(u32 index, u64 deadline, u32 weight)
 {
 	u32 there = other_domain(domain_here()), weight_there;
-	struct task_struct *first = index < PARTIES ? first_of(index, there) : NULL;
+	struct task_struct *first = first_of(index, there);
 
 	if (!first)
 		return false;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Fast and slow CPUs: which one a task wakes up on. A machine whose CPUs are alike pays for none of this.
+ * Fast and slow CPUs: which one a task wakes up on. A machine with CPUs of one speed pays for none of this.
  *
  * What somebody waits for takes an idle fast CPU. Where all are busy, it takes one from what nobody
  * waits for, which may go on with a slow one. Only then does an idle slow CPU do.
@@ -8,8 +8,8 @@
  * What nobody waits for takes any idle CPU. Only after attended work found no idle fast one, it
  * prefers slow ones for an epoch.
  *
- * Limits: an attended task that began on a slow CPU stays there until it sleeps. Parts of parties
- * count the time of slow CPUs like that of fast ones.
+ * Limits: while power is saved, wake-ups are packed instead. An attended task that began on a slow CPU
+ * stays there until it sleeps. Parts of parties count the time of slow CPUs like that of fast ones.
  */
 #ifndef APPEASE_SPEED_BPF_H
 #define APPEASE_SPEED_BPF_H
@@ -35,7 +35,7 @@ static __always_inline s32 idle_cpu_of(struct task_struct *p, const struct domai
 	return -1;
 }
 
-/* Takes an idle CPU among the @fast ones, or the slow: one whose core is idle, if there is one. -1: there is none. */
+/* Takes an idle CPU among the @fast ones, or the slow: one with an idle core, if there is one. -1: there is none. */
 __noinline s32 idle_cpu_of_speed(struct task_struct *p __arg_trusted, s32 prev_cpu, bool fast)
 {
 	u32 home = domain_of(prev_cpu), i;

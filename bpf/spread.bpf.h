@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A party whose tasks wait in several domains (policy/placement.h): who is first in each, and where its clock stands.
+ * A party with tasks that wait in several domains (policy/placement.h): the first one in each, and where its clock stands.
  *
  * Its virtual times are the same everywhere, but one domain may be ahead of another by what is due
- * there. The clock is that of the one behind: whoever has slept comes back by it. Where virtual time
- * is handed on, or a debt is left, the clock of those counts beside whom a task runs or waits.
+ * there. The clock is that of the one behind: a task that has slept comes back by it. Where virtual
+ * time is handed on, or a debt is left, the clock of the domain counts where the task runs or waits.
  *
  * On one domain, all of this is the party's one clock.
  */
@@ -13,10 +13,10 @@
 
 #include "tasks.bpf.h"
 
-/* The first task of the party at @index that waits in @domain. */
+/* The first task of the party at @index that waits in @domain. The idle lane's has no such queue. */
 static __always_inline struct task_struct *first_of(u32 index, u32 domain)
 {
-	return __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_PARTIES, domain, index));
+	return index < PARTIES ? __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_PARTIES, domain, index)) : NULL;
 }
 
 /* The other domain at which @here looks this time. */
@@ -36,7 +36,7 @@ static __always_inline bool party_waits(u32 index)
 /* The clock of @party, the one at @index, for those of its tasks that wait in @domain. */
 static __always_inline u64 clock_in(const struct party *party, u32 index, u32 domain)
 {
-	struct task_struct *first = nr_domains > 1 && index < PARTIES ? first_of(index, domain) : NULL;
+	struct task_struct *first = nr_domains > 1 ? first_of(index, domain) : NULL;
 	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
 
 	return tctx && policy_before(party->clock, tctx->vtime) ? tctx->vtime : party->clock;
@@ -49,8 +49,8 @@ static __always_inline u64 clock_here(const struct party *party, u32 index)
 }
 
 /*
- * The one that is ahead of those here and in @domain, where a task waits that is woken here. By the one behind, whoever wakes
- * another one there would be forgiven at each wake-up what it is ahead.
+ * The one that is ahead of those here and in @domain, where a task waits that is woken here. By the one behind, a waker
+ * would be forgiven what it is ahead, at each wake-up that leads there.
  */
 static __always_inline u64 clock_of_both(const struct party *party, u32 index, u32 domain)
 {
@@ -77,7 +77,7 @@ static __always_inline void party_comes_to(struct party *party, u32 index, u32 d
 /* A task of it ran. The clock follows by itself only when none waits. */
 static __always_inline void party_goes_on(struct party *party, u32 index, u64 vtime, u64 ran)
 {
-	if (nr_domains == 1 || index >= PARTIES || !party_waits(index))
+	if (nr_domains == 1 || !party_waits(index))
 		party->clock = progress_clock(party->clock, vtime, ran);
 }
 

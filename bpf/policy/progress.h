@@ -173,7 +173,7 @@ static inline u64 progress_handed_on(u64 vtime, u64 waker_vtime, u64 queue_vtime
 /*
  * Where the clock stood when a debt was still whole that was left when it stood at @since. Only what the clock goes on beyond a
  * slice forgives: the next task mostly takes the debt over sooner, and its own lead does not shrink with the clock either. A ring
- * on four CPUs whose members pass work on before they do it had 1.16 of its part without that.
+ * on four CPUs that passes work on before doing it had 1.16 of its part without that.
  */
 static inline u64 progress_owed_since(u64 since, u64 queue_vtime, u64 slice_ns)
 {

@@ -227,7 +227,7 @@ impl Config {
             slice: micros("slice-us", options.slice_us, 100, 100_000)?,
             other_share_pct: small(within("other-share-pct", options.other_share_pct.into(), 1, 90)?),
             epoch: millis("epoch-ms", options.epoch_ms, 10, 2_000)?,
-            // Who has waited for so long runs next, and that takes a while, too.
+            // A task that has waited for so long runs next, and that takes a while, too.
             longest_wait: millis("longest-wait-ms", options.longest_wait_ms, 10, watchdog_ms * 2 / 3)?,
             partial: options.partial,
             // Both known when it is attached.
@@ -259,19 +259,14 @@ impl Config {
                 allowed: "scx with --partial, which is about processes that ask for SCHED_EXT".into(),
             });
         }
-        if options.fast_cpus.is_some() && matches!(options.backend, BackendKind::Nice | BackendKind::None) {
-            return Err(ConfigError {
-                option: "backend",
-                given: options.backend.name().into(),
-                allowed: "scx or auto with --fast-cpus, which is about the CPUs that work is put on".into(),
-            });
-        }
-        if options.power_save && matches!(options.backend, BackendKind::Nice | BackendKind::None) {
-            return Err(ConfigError {
-                option: "backend",
-                given: options.backend.name().into(),
-                allowed: "scx or auto with --power-save, which is about the CPUs that work is put on".into(),
-            });
+        for (option, is_given) in [("fast-cpus", options.fast_cpus.is_some()), ("power-save", options.power_save)] {
+            if is_given && matches!(options.backend, BackendKind::Nice | BackendKind::None) {
+                return Err(ConfigError {
+                    option: "backend",
+                    given: options.backend.name().into(),
+                    allowed: format!("scx or auto with --{option}, which is about the CPUs that work is put on"),
+                });
+            }
         }
         let stats = options.stats.map(stats_period).transpose()?;
         Ok(Self {

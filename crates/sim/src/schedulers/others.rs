@@ -104,8 +104,7 @@ impl Others {
     pub(super) fn pop(&mut self, at: &mut Positions, domain: u32) -> Option<TaskId> {
         let (_, task) = self.queues[domain as usize].pop(at)?;
         let vtime = |task: TaskId| self.entities[task as usize].vtime;
-        let there = placement_other(domain, self.looks, self.queues.len() as u32);
-        let other = self.queues[there as usize].peek().map_or(u64::MAX, |(_, first)| vtime(first));
+        let other = self.other_of(domain).and_then(|there| self.first(there)).map_or(u64::MAX, vtime);
         self.vtime = self.vtime.max(vtime(task).min(other));
         Some(task)
     }
@@ -115,14 +114,16 @@ impl Others {
         self.queues[domain as usize].peek().map(|(_, task)| task)
     }
 
+    /// The other domain at which one looks now, if there is another.
+    fn other_of(&self, here: u32) -> Option<u32> {
+        let number = self.queues.len() as u32;
+        (number > 1).then(|| placement_other(here, self.looks, number))
+    }
+
     /// Another domain, if one waits there that is due before this task, which is about to go on in a domain.
     pub(super) fn lagging(&mut self, here: u32, task: TaskId) -> Option<u32> {
-        let number = self.queues.len() as u32;
-        if number == 1 {
-            return None;
-        }
         self.looks = self.looks.wrapping_add(1);
-        let there = placement_other(here, self.looks, number);
+        let there = self.other_of(here)?;
         let (deadline, first) = self.queues[there as usize].peek()?;
         let weight = self.of(first).weight.min(self.of(task).weight);
         let due_ns = progress_charge(PLACEMENT_DUE_NS.into(), weight);
