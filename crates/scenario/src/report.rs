@@ -43,7 +43,7 @@ pub enum Metric {
     },
 }
 
-/// The metric of a run whose scheduler was ejected that tells how long the kernel's watchdog let a task wait under it, seconds.
+/// The metric of a run that ended by an ejection: how long the kernel's watchdog let a task wait, seconds.
 pub const WATCHDOG: &str = "watchdog_s";
 
 /// One scenario under one scheduler and one load.

@@ -72,14 +72,14 @@ const OPERATIONS: [(&str, f64); 10] = [
     ("exec", 500.0),
     ("switch", 40_000.0),
 ];
-/// Those whose hooks the kernel accounts for.
+/// Those for which the kernel accounts the hooks.
 const ACCOUNTED: [&str; 2] = ["fork", "exec"];
 /// A listing in a terminal against EEVDF's with nothing else running, median and longest: without load, and beside one.
 const CONSOLE_TO_EEVDF_RATIO: f64 = 1.1;
 const CONSOLE_LOADED_TO_EEVDF_RATIO: f64 = 1.3;
 /// Keys beside 4 hogs a CPU on several CPUs, p90, against the better of EEVDF's, flat and with a cgroup for each program.
 const KEYS_ON_CPUS_RATIO: f64 = 0.5;
-/// A build on all CPUs, alone and beside a user who types, against EEVDF's: its time, for 0.98 of the throughput; and how often tasks change
+/// A build on all CPUs, alone and beside a typing user, against EEVDF's: its time, for 0.98 of the throughput; and how often tasks change
 /// their last-level cache.
 const COMPILE_TO_EEVDF_RATIO: f64 = 1.0 / 0.98;
 const CACHE_MIGRATIONS_TO_EEVDF_RATIO: f64 = 1.2;
