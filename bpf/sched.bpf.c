@@ -286,6 +286,12 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	enqueue_other(p, tctx, scx_bpf_now(), enq_flags);
 }
 
+/* What the other lanes had of this epoch's share, or were not in want of. */
+static __always_inline u64 had_of_share(const struct cpu_ctx *cctx)
+{
+	return progress_had(cctx->rested_ns, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns);
+}
+
 /* Starts a new epoch for this CPU when the old one is over; @runs_other: the CPU is at work for the other lanes. */
 static __always_inline void turn_epoch(struct cpu_ctx *cctx, u32 domain, u64 now, bool runs_other)
 {
@@ -295,7 +301,7 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u32 domain, u64 now
 		return;
 	note_use(cctx, now - cctx->epoch_start_ns);
 	has_work = runs_other || others_may_wait(domain) || scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
-	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, cctx->other_ns, has_work);
+	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, had_of_share(cctx), has_work);
 	cctx->epoch_start_ns = now;
 	cctx->other_ns = 0;
 	cctx->kernel_ns = 0;
@@ -306,7 +312,9 @@ static __always_inline bool take_due(s32 cpu, struct cpu_ctx *cctx, u64 now, boo
 {
 	cctx->overdue_until_ns = progress_overdue_until(cctx->overdue_until_ns, now, cctx->unpaid_ns);
 	cctx->unpaid_ns = 0;
-	if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, cctx->other_ns, cctx->share_ns))
+	if (!runs_other && !others_may_wait(domain_of(cpu)) && !maybe_overdue && !maybe_idle)
+		cctx->rested_ns = now;
+	else if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, had_of_share(cctx), cctx->share_ns))
 		return take_other(cpu, now, runs_other);
 	return progress_overdue_fits(cctx->overdue_until_ns, now) && take(queue_in(DSQ_OVERDUE, domain_of(cpu), 0), &maybe_overdue);
 }
@@ -583,13 +591,20 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 
 /*
  * A CPU goes idle. One that queued a task just now may have looked for an idle CPU before this one was known to be
- * idle; so this one looks once more.
+ * idle; so this one looks once more. When it has a task again, the other lanes have wanted nothing by then.
  */
 void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 {
 	u32 home = domain_of(cpu), i;
 
-	if (!idle || nr_cpus == 1)
+	if (!idle) {
+		struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+
+		if (cctx)
+			cctx->rested_ns = scx_bpf_now();
+		return;
+	}
+	if (nr_cpus == 1)
 		return;
 	bpf_for(i, 0, nr_domains) {
 		if (domain_waits_for(cpu, placement_near(home, i))) {

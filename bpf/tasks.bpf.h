@@ -119,6 +119,7 @@ struct cpu_ctx {
 	u64 share_ns;	/* what the other lanes must get of this epoch */
 	u64 other_ns;	/* what they got */
 	u64 unpaid_ns;	/* of that, since somebody attended last waited for their turn */
+	u64 rested_ns;	/* when they last wanted nothing here */
 	u64 overdue_until_ns;	/* until when they had what overdue tasks may take */
 	u64 kernel_ns;	/* what kernel threads got */
 	u64 looked_ns;	/* when it last looked for who is next */

@@ -28,7 +28,8 @@
  * Beside it two guarantees:
  *
  *	share	in each epoch the lane gets its share of each CPU where it has work, and what it then did not get, in the
- *		next one: a turn whenever PROGRESS_PIECE_NS are due by the time that has passed, and the rest at the end;
+ *		next one: a turn whenever PROGRESS_PIECE_NS are due by the time that has passed, and the rest at the end.
+ *		While it wants nothing, nothing becomes due;
  *	wait	a task that waited longer than the limit runs next, as long as the lane has no more than PROGRESS_OVERDUE_PCT.
  *
  * Both by pieces of a millisecond: who is served waits for one at a time. (With 10 ms at the end of each epoch, and up to 50 ms of overdue
@@ -249,6 +250,20 @@ static inline u64 progress_next_share(u64 epoch_ns, u32 share_pct, u64 share_ns,
 	if (!has_work)
 		return share;
 	return share + (owed < share ? owed : share);
+}
+
+/*
+ * What of @share_ns counts as had, ns, where the lane last wanted nothing at @rested_ns: what was due by then, if it had less.
+ * (Else a daemon that woke up on an idle machine had all that had become due, up to 10 ms, before the key of that moment.)
+ */
+static inline u64 progress_had(u64 rested_ns, u64 epoch_start_ns, u64 epoch_ns, u64 other_ns, u64 share_ns)
+{
+	u64 passed = rested_ns - epoch_start_ns, due;
+
+	if (!policy_before(epoch_start_ns, rested_ns))
+		return other_ns;
+	due = passed < epoch_ns ? share_ns * passed / epoch_ns : share_ns;
+	return other_ns < due ? due : other_ns;
 }
 
 /*

@@ -132,11 +132,6 @@ impl Scheduler {
         if options.partial {
             ops.flags |= SWITCH_PARTIAL;
         }
-        if *scx_utils::NR_CPU_IDS == 1 {
-            // There is no other CPU that could have queued something meanwhile; a callback less each time it goes idle.
-            ops.update_idle = std::ptr::null_mut();
-            open.progs.appease_update_idle.set_autoload(false);
-        }
         if !has_op("cgroup_set_weight") {
             debug!("this kernel's sched_ext knows no cgroups: their weights do not count");
             ops.cgroup_init = std::ptr::null_mut();

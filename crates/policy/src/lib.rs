@@ -111,6 +111,8 @@ native! {
     progress_start(parent_vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// Virtual time of a parent whose child has ended at `vtime`.
     progress_inherit(parent_vtime: u64, vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
+    /// What counts as had of a share by a lane that last wanted nothing at `rested_ns`.
+    progress_had(rested_ns: u64, epoch_start_ns: u64, epoch_ns: u64, other_ns: u64, share_ns: u64) -> u64;
     /// What of its share the other lane must get now.
     progress_owed(now_ns: u64, epoch_start_ns: u64, epoch_ns: u64, other_ns: u64, share_ns: u64) -> u64;
     /// What the other lane must get of an epoch.

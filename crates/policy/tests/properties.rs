@@ -5,7 +5,7 @@ use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
     PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited,
     loan_debt, loan_granted, progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline,
-    progress_displaces, progress_inherit, progress_keeps_ns, progress_kernel_fits, progress_next_share,
+    progress_displaces, progress_had, progress_inherit, progress_keeps_ns, progress_kernel_fits, progress_next_share,
     progress_overdue_fits, progress_overdue_until, progress_owed, progress_share, progress_start, progress_weight,
     unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
 };
@@ -176,6 +176,26 @@ proptest! {
         } else {
             // By pieces, never before they are due.
             prop_assert!(owed >= PROGRESS_PIECE && other + owed == so_far);
+        }
+    }
+
+    /// A lane that wanted nothing so far is owed nothing at first, and has its part of the rest of the epoch.
+    #[test]
+    fn who_wants_nothing_saves_nothing_up(
+        start in 0..YEAR_NS, epoch in 1_000_000..SECOND_NS, rested in 0.0..2.0f64, got in 0.0..1.0f64, share in 1u32..=50,
+    ) {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+        let part = |of: u64, f: f64| (of as f64 * f) as u64;
+        let due = progress_share(epoch, share);
+        let (other, rested) = (part(due, got), start + part(epoch, rested));
+        let had = progress_had(rested, start, epoch, other, due);
+        let passed = rested - start;
+        prop_assert_eq!(had, other.max(due * passed.min(epoch) / epoch));
+        prop_assert_eq!(progress_had(start, start, epoch, other, due), other);
+        if passed < epoch && share < 50 {
+            let still = (due - had).saturating_sub(1);
+            prop_assert!(still <= due * (epoch - passed) / epoch, "{still} of {due} after {passed} of {epoch}");
+            prop_assert_eq!(progress_owed(rested, start, epoch, had, due), 0);
         }
     }
 

@@ -284,6 +284,35 @@ fn appease_keeps_a_share_for_the_others() {
     assert!(share(&run(DESK, Appease), "hogs") > 0.9);
 }
 
+/// What wakes up seldom was owed all that had become due while it slept, before whoever was served at that moment.
+#[test]
+fn appease_owes_nothing_for_time_in_which_nobody_wanted_it() {
+    let text = r#"
+cpus = 1
+duration_s = 60
+[[server]]
+id = "display"
+work_ms = 0.1
+calls = [{ to = ["terminal"], then_ms = 0.1 }]
+[[server]]
+id = "terminal"
+work_ms = 0.1
+[[customer]]
+id = "keys"
+to = "display"
+arrivals = { open_ms = 53 }
+[[interactive]]
+id = "seldom"
+work_ms = 8
+pause_ms = 230
+attended = false
+"#;
+    let outcome = run(text, Appease);
+    let longest = outcome.response_ms("keys").unwrap().max;
+    assert!(longest < 0.5, "a key waited {longest} ms behind what wakes up now and then");
+    assert!(share(&outcome, "seldom") > 0.03);
+}
+
 /// A request that takes more than its budget is batch work, so a key press goes before it, and hogs have their share.
 #[test]
 fn appease_takes_a_long_request_for_batch_work() {

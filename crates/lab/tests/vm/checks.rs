@@ -296,6 +296,9 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
                 checks.push(Check::at(kernel, load, "sound_behind_a_server_has_no_gap", pipewire));
                 checks.push(Check::at(kernel, load, "call_has_no_gap", call));
             }
+            checks.push(Check::on(kernel, "typing_beside_who_wants_the_cpu_now_and_then", |machines, kernel| {
+                keys_to_eevdf(machines, kernel, "typing-seldom", "none")
+            }));
             checks.push(Check::on(kernel, "page_from_a_container_costs_little", bridge));
             checks.push(Check::on(kernel, "twenty_users_do_not_wait", |machines, kernel| {
                 multiuser(machines, kernel, "multiuser")
@@ -474,8 +477,13 @@ fn typing(machines: &Machines, kernel: &str, load: &'static str, layout: Layout)
 
 /// What people have today, on a machine with nothing else to do, is as fast as it gets.
 fn typing_to_eevdf(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    keys_to_eevdf(machines, kernel, "typing", load)
+}
+
+/// The same of a scenario's keys, under EEVDF without what stands beside them, too.
+fn keys_to_eevdf(machines: &Machines, kernel: &str, scenario: &'static str, load: &'static str) -> anyhow::Result<()> {
     let [ours, eevdf] = machines.good_runs([
-        Spec::new("typing", "appease", load).on(kernel),
+        Spec::new(scenario, "appease", load).on(kernel),
         Spec::new("typing", "eevdf", "none").on(kernel),
     ])?;
     all_answered(&ours)?;

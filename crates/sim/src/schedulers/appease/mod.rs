@@ -23,8 +23,8 @@ mod requests;
 use std::collections::VecDeque;
 
 use appease_policy::{
-    PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PROGRESS_PIECE_NS, progress_next_share, progress_overdue_fits,
-    progress_overdue_until, progress_owed,
+    PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PROGRESS_PIECE_NS, progress_had, progress_next_share,
+    progress_overdue_fits, progress_overdue_until, progress_owed,
 };
 
 use self::{
@@ -65,6 +65,10 @@ struct Cpu {
     other_ns: u64,
     /// What the other lane got since somebody attended last waited for its turn.
     unpaid_ns: u64,
+    /// When the other lane last wanted nothing here.
+    rested_ns: u64,
+    /// It went idle, and has not had a task since.
+    is_idle: bool,
     overdue_until_ns: u64,
     /// The other lane is at its guaranteed turn: only modest customers displace it.
     turn: bool,
@@ -76,6 +80,13 @@ struct Cpu {
     local: Option<TaskId>,
     /// It is idle, and was given a task directly: past the queue through which that goes here.
     is_given: bool,
+}
+
+impl Cpu {
+    /// What the other lane had of this epoch's share, or was not in want of.
+    fn had_of_share(&self) -> u64 {
+        progress_had(self.rested_ns, self.epoch_start_ns, EPOCH_NS, self.other_ns, self.share_ns)
+    }
 }
 
 /// Queues of a domain that have locks: those of the attended lane, the other lane's, and that of the overdue.
@@ -380,11 +391,17 @@ impl Appease {
         None
     }
 
+    /// Whether the other lane wants something of a domain.
+    fn has_work(&self, domain: u32, runs_other: bool) -> bool {
+        runs_other || self.others.len(domain) > 0 || !self.overdue[domain as usize].is_empty()
+    }
+
     fn turn_epoch(&mut self, cpu: CpuId, domain: u32, runs_other: bool, now_ns: u64) {
-        let has_work = runs_other || self.others.len(domain) > 0 || !self.overdue[domain as usize].is_empty();
+        let has_work = self.has_work(domain, runs_other);
         let cpu = &mut self.cpus[cpu as usize];
         if now_ns - cpu.epoch_start_ns >= EPOCH_NS {
-            cpu.share_ns = progress_next_share(EPOCH_NS, OTHER_SHARE_PCT, cpu.share_ns, cpu.other_ns, has_work);
+            let had_ns = cpu.had_of_share();
+            cpu.share_ns = progress_next_share(EPOCH_NS, OTHER_SHARE_PCT, cpu.share_ns, had_ns, has_work);
             cpu.epoch_start_ns = now_ns;
             cpu.other_ns = 0;
         }
@@ -392,11 +409,15 @@ impl Appease {
 
     /// What the other lane must get before attended work.
     fn take_due(&mut self, cpu: CpuId, domain: u32, runs_other: bool, now_ns: u64) -> Option<TaskId> {
+        let has_work = self.has_work(domain, runs_other);
         let state = &mut self.cpus[cpu as usize];
         let unpaid_ns = std::mem::take(&mut state.unpaid_ns);
         state.overdue_until_ns = progress_overdue_until(state.overdue_until_ns, now_ns, unpaid_ns);
-        let Cpu { epoch_start_ns, share_ns, other_ns, overdue_until_ns, .. } = *state;
-        if progress_owed(now_ns, epoch_start_ns, EPOCH_NS, other_ns, share_ns) > 0 {
+        if !has_work {
+            state.rested_ns = now_ns;
+        }
+        let Cpu { epoch_start_ns, share_ns, overdue_until_ns, .. } = *state;
+        if has_work && progress_owed(now_ns, epoch_start_ns, EPOCH_NS, state.had_of_share(), share_ns) > 0 {
             return self.take_other(domain, runs_other, false);
         }
         if progress_overdue_fits(overdue_until_ns, now_ns) { self.take_overdue(domain) } else { None }
@@ -466,6 +487,9 @@ impl Scheduler for Appease {
         let held = self.cpus[cpu as usize].held.take();
         let local = self.cpus[cpu as usize].local.take();
         let is_given = std::mem::take(&mut self.cpus[cpu as usize].is_given);
+        if std::mem::take(&mut self.cpus[cpu as usize].is_idle) {
+            self.cpus[cpu as usize].rested_ns = machine.now_ns();
+        }
         let next = local.or_else(|| {
             self.cpus[cpu as usize].turn = false;
             self.cpus[cpu as usize].turn_until_ns = 0;
@@ -483,6 +507,7 @@ impl Scheduler for Appease {
             self.others.begins(next);
             is_plain = self.processes[next as usize].lane == Lane::Other;
         }
+        self.cpus[cpu as usize].is_idle = next.is_none();
         self.domains.note_plain(cpu, is_plain);
         next
     }
