@@ -127,8 +127,7 @@ static __always_inline u32 lane_of_turn(struct task_struct *p, struct task_ctx *
  * turn is counted in its lane, but held against nobody. At @mono 0 nobody is served. Without @is_alive, in the lane that it was
  * last known in: its process may be gone. Brings @standing up to date.
  */
-__noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono,
-		      struct standing *standing __arg_nonnull, bool is_alive)
+static __always_inline int charge_to(struct task_struct *p, struct task_ctx *tctx, u64 mono, struct standing *standing, bool is_alive)
 {
 	u64 total = p->se.sum_exec_runtime, ran = total - tctx->ran_ns, unseen = 0, waited = 0;
 	u32 lane = tctx->lane;
@@ -182,6 +181,12 @@ __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx
 	tctx->lane_ns[lane] += unseen;
 	cctx->lane_ns[lane] += unseen;
 	return 0;
+}
+
+__noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono,
+		      struct standing *standing __arg_nonnull)
+{
+	return charge_to(p, tctx, mono, standing, true);
 }
 
 #endif

@@ -69,6 +69,8 @@ struct domain {
 	u32 nr_waiting;		/* tasks in the queues of parties, at the last look */
 	u32 gives;		/* so many of them are to go ... */
 	u32 gives_to;		/* ... to that domain */
+	u32 is_moving;		/* an idle CPU of another domain will be called for what waits (near.bpf.h) ... */
+	s32 moves_to;		/* ... that one */
 	u64 party_waiting[PARTY_WORDS];	/* parties whose queues may hold a task */
 	u64 party_used[PARTY_WORDS];	/* those that got one since the last look */
 	u32 cpus[DOMAIN_CPUS];

@@ -6,7 +6,7 @@
 #ifndef APPEASE_OTHERS_BPF_H
 #define APPEASE_OTHERS_BPF_H
 
-#include "attended.bpf.h"
+#include "near.bpf.h"
 
 /* From kernel headers: hard interrupts in the preemption count. */
 #define HARDIRQ_MASK 0xf0000
@@ -250,7 +250,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		return 0;
 	}
 	if (!packs || !wakes_up || !stays_packed(p, tctx))
-		kick_idle(p);
+		call_near(p, domain);
 	return 0;
 }
 
@@ -298,14 +298,19 @@ __noinline bool take_lagging(u32 index, u64 deadline, u32 weight)
 	return scx_bpf_dsq_move_to_local(queue_in(DSQ_PARTIES, there, index), 0);
 }
 
-/* Takes the first task of the party at @index in @domain that may run here. */
-__noinline bool take_of(u32 domain, u32 index)
+/*
+ * Takes the first task of the party at @index in @domain that may run here. If @moves_at is not 0, only one that is to be moved to another
+ * domain by then.
+ */
+__noinline bool take_of(u32 domain, u32 index, u64 moves_at)
 {
 	u64 queue = queue_in(DSQ_PARTIES, domain, index);
 	struct task_struct *first = first_of(index, domain);
 	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
 	struct party *party = try_party(index);
 
+	if (moves_at && !may_move(tctx, moves_at))
+		return false;
 	if (nr_domains > 1 && first && domain == domain_here() && take_lagging(index, first->scx.dsq_vtime, weight_of(first)))
 		return true;
 	if (party && tctx)
@@ -320,8 +325,8 @@ __noinline bool take_of(u32 domain, u32 index)
 	return true;
 }
 
-/* Takes a task of the party with the smallest virtual time in @domain. */
-__noinline bool take_party(u32 domain)
+/* Takes a task of the party with the smallest virtual time in @domain, see take_of(). */
+__noinline bool take_party(u32 domain, u64 moves_at)
 {
 	struct party_look *look;
 	u32 i, index;
@@ -329,7 +334,7 @@ __noinline bool take_party(u32 domain)
 	if (!others_may_wait(domain))
 		return false;
 	if (is_only_root(domain))
-		return take_of(domain, 0);
+		return take_of(domain, 0, moves_at);
 	look = begin_party_look(domain);
 	if (!look)
 		return false;
@@ -337,7 +342,7 @@ __noinline bool take_party(u32 domain)
 		index = next_party(look);
 		if (index >= PARTIES)
 			break;
-		if (take_of(domain, index))
+		if (take_of(domain, index, moves_at))
 			return true;
 	}
 	return false;
@@ -353,7 +358,7 @@ __noinline bool take_hindmost(u32 here)
 
 	if (there == here || !placement_is_due(domain_at(there)->clock, domain_at(here)->clock, nr_domains))
 		return false;
-	if (take_party(there))
+	if (take_party(there, 0))
 		return true;
 	/* None may run here. Until the next look nobody tries again. */
 	hindmost = here;
@@ -410,15 +415,17 @@ static __always_inline bool take_any_overdue(s32 cpu)
 	return true;
 }
 
-/* Takes a task of a party of any other domain than @here. */
-__noinline bool take_party_elsewhere(u32 here)
+/* Takes a task of a party of any other domain than @here that has waited there for long enough. */
+__noinline bool take_party_elsewhere(u32 here, u64 now)
 {
 	u32 i, there;
 
 	bpf_for(i, 1, nr_domains) {
 		there = placement_near(here, i) % DOMAINS;
-		if (others_may_wait(there) && take_party(there))
+		if (others_may_wait(there) && take_party(there, now)) {
+			call_next(domain_at(here));
 			return true;
+		}
 	}
 	return false;
 }
@@ -436,11 +443,11 @@ __noinline bool take_other(s32 cpu, u64 now, bool runs_other)
 		return true;
 	if (nr_domains > 1 && take_hindmost(domain))
 		return true;
-	if (take_party(domain) || take_any_overdue(cpu))
+	if (take_party(domain, 0) || take_any_overdue(cpu))
 		return true;
 	if (runs_other)
 		return false;
-	return (nr_domains > 1 && take_party_elsewhere(domain)) || take(queue_in(DSQ_IDLE, domain, 0), &maybe_idle);
+	return (nr_domains > 1 && take_party_elsewhere(domain, now)) || take(queue_in(DSQ_IDLE, domain, 0), &maybe_idle);
 }
 
 /* Takes what no CPU of another domain has come to: attended tasks and parties were looked for before. */
@@ -487,8 +494,21 @@ __noinline bool waits_for(s32 cpu, u64 dsq)
 	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr);
 }
 
-/* Whether the queue of a party does in @domain. */
-__noinline bool party_waits_for(s32 cpu, u32 domain)
+/* The same of the party at @index in @domain. A task of another domain than @cpu's has waited for long enough, or @cpu is called later. */
+__noinline bool one_waits_for(s32 cpu, u32 domain, u32 index, u64 now)
+{
+	struct task_struct *first = first_of(index, domain);
+
+	if (!first || !bpf_cpumask_test_cpu(cpu, first->cpus_ptr))
+		return false;
+	if (domain == domain_of(cpu) || may_move(try_task_ctx(first), now))
+		return true;
+	call_later(domain, cpu);
+	return false;
+}
+
+/* The same of any party. */
+__noinline bool party_waits_for(s32 cpu, u32 domain, u64 now)
 {
 	struct party_look *look;
 	u32 i, index;
@@ -496,7 +516,7 @@ __noinline bool party_waits_for(s32 cpu, u32 domain)
 	if (!others_may_wait(domain))
 		return false;
 	if (is_only_root(domain))
-		return waits_for(cpu, queue_in(DSQ_PARTIES, domain, 0));
+		return one_waits_for(cpu, domain, 0, now);
 	look = begin_party_look(domain);
 	if (!look)
 		return false;
@@ -504,18 +524,18 @@ __noinline bool party_waits_for(s32 cpu, u32 domain)
 		index = next_party(look);
 		if (index >= PARTIES)
 			break;
-		if (waits_for(cpu, queue_in(DSQ_PARTIES, domain, index)))
+		if (one_waits_for(cpu, domain, index, now))
 			return true;
 	}
 	return false;
 }
 
 /* Whether any queue of @domain does. */
-__noinline bool domain_waits_for(s32 cpu, u32 domain)
+__noinline bool domain_waits_for(s32 cpu, u32 domain, u64 now)
 {
 	u32 queue = 0;
 
-	return first_attended_key(cpu, domain, &queue) || party_waits_for(cpu, domain) ||
+	return first_attended_key(cpu, domain, &queue) || party_waits_for(cpu, domain, now) ||
 	       waits_for(cpu, queue_in(DSQ_OVERDUE, domain, 0)) || waits_for(cpu, queue_in(DSQ_IDLE, domain, 0));
 }
 

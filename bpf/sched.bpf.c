@@ -34,15 +34,6 @@ static __always_inline u64 mono_if_armed(void)
 	return is_armed() ? bpf_ktime_get_ns() : 0;
 }
 
-/* Whether somebody waits for @p. */
-__noinline bool is_waited_for(struct task_struct *p __arg_trusted, u64 mono)
-{
-	struct standing standing = {};
-
-	judge(p, mono, &standing);
-	return standing.attended;
-}
-
 /* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell; the clock is asked for now, if it is. */
 static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is_attended)
 {
@@ -100,19 +91,30 @@ __noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mo
 	return -1;
 }
 
-/* On a machine with slow CPUs: the one that @p, which wakes up, is to have (speed.bpf.h). Notes that it woke. */
-__noinline s32 wake_by_speed(struct task_struct *p __arg_trusted, s32 prev_cpu)
+/* Whether somebody waits for @p, which wakes up. Notes that it woke. */
+static __always_inline bool wakes_attended(struct task_struct *p, struct task_ctx *tctx)
 {
-	struct task_ctx *tctx = is_kthread(p) ? NULL : try_task_ctx(p);
 	u64 mono = mono_if_armed();
 
-	if (!tctx || may_not_run(tctx))
-		return SPEED_ANY;
-	if (mono) {
-		wakes_up(p, tctx, mono);
-		tctx->has_woken = 1;
-	}
-	return cpu_by_speed(p, prev_cpu, mono && is_waited_for(p, mono));
+	if (!mono)
+		return false;
+	wakes_up(p, tctx, mono);
+	tctx->has_woken = 1;
+	return is_waited_for(p, mono);
+}
+
+/* On a machine with several domains: the CPU that @p, which wakes up, is to have (speed.bpf.h, near.bpf.h). */
+__noinline s32 wake_in_domains(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 wake_flags)
+{
+	struct task_ctx *tctx = is_kthread(p) ? NULL : try_task_ctx(p);
+	s32 cpu;
+
+	if (tctx && may_not_run(tctx))
+		return WAKES_ANYWHERE;
+	if (fast_domains)
+		return tctx ? cpu_by_speed(p, prev_cpu, wakes_attended(p, tctx)) : WAKES_ANYWHERE;
+	cpu = wake_near(p, prev_cpu, wake_flags);
+	return cpu == WAKES_THERE && tctx && wakes_attended(p, tctx) ? WAKES_ANYWHERE : cpu;
 }
 
 s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)
@@ -120,10 +122,10 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	bool is_idle = false, is_attended = false;
 	s32 cpu;
 
-	if (fast_domains && nr_cpus > 1 && !packs) {
-		cpu = wake_by_speed(p, prev_cpu);
+	if (nr_domains > 1 && !packs) {
+		cpu = wake_in_domains(p, prev_cpu, wake_flags);
 		is_idle = cpu >= 0;
-		if (cpu == SPEED_BUSY)
+		if (cpu == WAKES_THERE)
 			return prev_cpu;
 		if (!is_idle)
 			cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
@@ -153,7 +155,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			if (is_armed()) {
 				u64 mono = bpf_ktime_get_ns();
 
-				if (!fast_domains || !tctx->has_woken)
+				if (!tctx->has_woken)
 					wakes_up(p, tctx, mono);
 				tctx->has_woken = 0;
 				if (clock_by != APPEASE_CLOCK_LEFT)
@@ -231,13 +233,13 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		enqueue_lost(p, enq_flags);
 		return;
 	}
-	has_woken = fast_domains && tctx->has_woken;
+	has_woken = nr_domains > 1 && tctx->has_woken;
 	if (has_woken)
 		tctx->has_woken = 0;
 	mono = mono_if_armed();
 	if (mono && tctx->lane != APPEASE_LANE_KERNEL)
 		judge(p, mono, &standing);
-	charge(p, tctx, mono, &standing, true);
+	charge(p, tctx, mono, &standing);
 	if (left_section_first(p, tctx, enq_flags))
 		return;
 	if (enq_flags & SCX_ENQ_REENQ)
@@ -476,7 +478,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		mono = mono_if_armed();
 		if (mono && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
 			judge(prev, mono, &standing);
-		charge(prev, tctx, mono, &standing, true);
+		charge(prev, tctx, mono, &standing);
 	}
 	cctx->looked_ns = now;
 	cctx->turn = 0;
@@ -596,18 +598,19 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 {
 	u32 home = domain_of(cpu), i;
+	u64 now = scx_bpf_now();
 
 	if (!idle) {
 		struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 
 		if (cctx)
-			cctx->rested_ns = scx_bpf_now();
+			cctx->rested_ns = now;
 		return;
 	}
 	if (nr_cpus == 1)
 		return;
 	bpf_for(i, 0, nr_domains) {
-		if (domain_waits_for(cpu, placement_near(home, i))) {
+		if (domain_waits_for(cpu, placement_near(home, i), now)) {
 			scx_bpf_kick_cpu(cpu, 0);
 			return;
 		}
@@ -779,7 +782,7 @@ void BPF_STRUCT_OPS(appease_disable, struct task_struct *p)
 	struct standing standing = {};
 
 	if (tctx)
-		charge(p, tctx, 0, &standing, false);
+		charge_to(p, tctx, 0, &standing, false);
 }
 
 void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
@@ -803,13 +806,17 @@ void BPF_STRUCT_OPS(appease_exit_task, struct task_struct *p, struct scx_exit_ta
 		__sync_fetch_and_add(&command->lane_ns[lane], tctx->lane_ns[lane]);
 }
 
-static __always_inline s32 init_cpu_timers(void)
+static __always_inline s32 init_timers(void)
 {
 	s32 err;
 	u32 i;
 
 	bpf_for(i, 0, nr_cpus) {
 		if ((err = init_cpu_timer(i)) || (err = init_stay_timer(i)))
+			return err;
+	}
+	bpf_for(i, 0, nr_domains) {
+		if ((err = init_move_timer(i)))
 			return err;
 	}
 	return 0;
@@ -860,7 +867,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 	if (err || (err = create_queue(DSQ_BACKGROUND)))
 		return err;
 	init_domains();
-	if ((err = init_cpu_timers()) || (err = init_look_timer()) || (err = init_limit_timer()))
+	if ((err = init_timers()) || (err = init_look_timer()) || (err = init_limit_timer()))
 		return err;
 	return start_scans();
 }

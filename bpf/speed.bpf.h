@@ -19,22 +19,6 @@
 /* Until when what nobody waits for prefers slow CPUs. */
 static u64 fast_wanted_until;
 
-/* Takes an idle CPU of @domain, of those in @idle, that @p may run on. -1: there is none. */
-static __always_inline s32 idle_cpu_of(struct task_struct *p, const struct domain *domain, const struct cpumask *idle)
-{
-	u32 i;
-
-	bpf_for(i, 0, DOMAIN_CPUS) {
-		s32 cpu = domain->cpus[i % DOMAIN_CPUS];
-
-		if (i >= domain->nr_cpus)
-			break;
-		if (bpf_cpumask_test_cpu(cpu, idle) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(cpu))
-			return cpu;
-	}
-	return -1;
-}
-
 /* Takes an idle CPU among the @fast ones, or the slow: one with an idle core, if there is one. -1: there is none. */
 __noinline s32 idle_cpu_of_speed(struct task_struct *p __arg_trusted, s32 prev_cpu, bool fast)
 {
@@ -71,10 +55,6 @@ static __always_inline bool fast_is_plain(s32 prev_cpu)
 	return false;
 }
 
-/* That a task which wakes up goes where the kernel would have it, and that it is to take a CPU from another one. */
-#define SPEED_ANY -1
-#define SPEED_BUSY -2
-
 /* Takes an idle CPU for @p, which wakes up, or says how it is to have one. */
 __noinline s32 cpu_by_speed(struct task_struct *p __arg_trusted, s32 prev_cpu, bool is_attended)
 {
@@ -82,14 +62,14 @@ __noinline s32 cpu_by_speed(struct task_struct *p __arg_trusted, s32 prev_cpu, b
 	s32 cpu;
 
 	if (!is_attended && !policy_before(now, fast_wanted_until))
-		return SPEED_ANY;
+		return WAKES_ANYWHERE;
 	cpu = idle_cpu_of_speed(p, prev_cpu, is_attended);
 	if (cpu >= 0)
 		return cpu;
 	if (!is_attended)
-		return SPEED_ANY;
+		return WAKES_ANYWHERE;
 	fast_wanted_until = now + epoch_ns;
-	return fast_is_plain(prev_cpu) ? SPEED_BUSY : SPEED_ANY;
+	return fast_is_plain(prev_cpu) ? WAKES_THERE : WAKES_ANYWHERE;
 }
 
 #endif

@@ -185,6 +185,15 @@ static __always_inline void note_habits(const struct task_struct *p, struct task
 		tctx->mixing--;
 }
 
+/* Whether somebody waits for @p. */
+__noinline bool is_waited_for(struct task_struct *p __arg_trusted, u64 mono)
+{
+	struct standing standing = {};
+
+	judge(p, mono, &standing);
+	return standing.attended;
+}
+
 /*
  * Notes the payer of the turn of a task with @standing: the customer of the request that it has read since the last look, for a
  * busy server's process need not sleep between two requests; or the one that woke it up, if this @is_wakeup. For a turn of a

@@ -13,6 +13,8 @@
  * PLACEMENT_CPU_LOOKS CPUs in each of PLACEMENT_DOMAIN_LOOKS domains, nearest first, of those that run what nobody waits
  * for; and last at PLACEMENT_CPU_LOOKS CPUs of its own domain by turns, for one that serves somebody less unhappy.
  *
+ * What nobody waits for takes an idle CPU of its own domain. Where none is idle, it waits there, for PLACEMENT_MOVE_NS at least.
+ *
  * Of w waiting tasks in all, a domain with c of all C CPUs has a part of w c / C. What it has beyond the part, rounded up,
  * it gives to the domain that lacks most of its own, rounded down.
  *
@@ -57,7 +59,13 @@
 /* A domain's clock lags behind the foremost by no more, ns: what a party was kept from for so long is forgiven. */
 #define PLACEMENT_LAG_NS 100000000ULL
 
-/* Domains for which these two hold: of a cgroup of weight 100, a step is as long as what is due. */
+/*
+ * What nobody waits for has waited so long before an idle CPU of another domain takes it, ns: the kernel's own estimate of what a
+ * move to another cache costs (sysctl_sched_migration_cost). Turned up, CPUs are idle beside work; turned down, short waits move tasks.
+ */
+#define PLACEMENT_MOVE_NS 500000ULL
+
+/* Domains for which what is due and the lag hold: of a cgroup of weight 100, a step is as long as what is due. */
 #define PLACEMENT_FEW 8
 
 /* @ns, of one of these two, with so many @domains. */
@@ -82,6 +90,12 @@ static inline u32 placement_turn(u32 first, u32 nth, u32 cpus)
 static inline bool placement_leaves(bool wakes_up, u32 gives)
 {
 	return !wakes_up && gives;
+}
+
+/* Whether a task that has waited since @queued_ns goes to an idle CPU of another domain. */
+static inline bool placement_moves(u64 queued_ns, u64 now_ns)
+{
+	return !policy_before(now_ns, queued_ns + PLACEMENT_MOVE_NS);
 }
 
 /* Tasks that a domain of @online of all @cpus has beyond its part of all @waiting, when @here wait there. */

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Work stays near its cache: which CPUs what nobody waits for is offered to.
+ *
+ * A task that wakes up takes an idle CPU of its own domain. Where none is idle, it waits there, and another domain's idle CPU comes for it
+ * only after PLACEMENT_MOVE_NS: most waits are over sooner, and the task finds its cache warm. Each domain has one timer for
+ * that, which is set only while another domain has an idle CPU for a task that waits.
+ *
+ * What somebody waits for takes any idle CPU at once, and so do new tasks, which have nothing in a cache yet, and who is
+ * woken by a task that is about to sleep (SCX_WAKE_SYNC): their data is where the waker is.
+ *
+ * Limits: the timer calls one CPU. If that has got other work meanwhile, the next task that is queued sets it again.
+ */
+#ifndef APPEASE_NEAR_BPF_H
+#define APPEASE_NEAR_BPF_H
+
+#include "attended.bpf.h"
+
+/* That a task which wakes up goes where the kernel would have it, and that it stays at its CPU, which is at work. */
+#define WAKES_ANYWHERE -1
+#define WAKES_THERE -2
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, DOMAINS);
+	__type(key, u32);
+	__type(value, struct timer);
+} move_timers SEC(".maps");
+
+/* Takes an idle CPU of @domain, of those in @idle, that @p may run on. -1: there is none. */
+static __always_inline s32 idle_cpu_of(struct task_struct *p, const struct domain *domain, const struct cpumask *idle)
+{
+	u32 i;
+
+	bpf_for(i, 0, DOMAIN_CPUS) {
+		s32 cpu = domain->cpus[i % DOMAIN_CPUS];
+
+		if (i >= domain->nr_cpus)
+			break;
+		if (bpf_cpumask_test_cpu(cpu, idle) && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(cpu))
+			return cpu;
+	}
+	return -1;
+}
+
+/* The same of all idle ones: one with an idle core, if there is one, and of those the one where @p ran. */
+__noinline s32 idle_cpu_in(struct task_struct *p __arg_trusted, u32 index)
+{
+	const struct domain *domain = domain_at(index);
+	s32 last = scx_bpf_task_cpu(p), cpu = -1;
+	u32 i;
+
+	bpf_for(i, 0, 2) {
+		const struct cpumask *idle = i ? scx_bpf_get_idle_cpumask() : scx_bpf_get_idle_smtmask();
+
+		if (bpf_cpumask_test_cpu(last, idle) && bpf_cpumask_test_cpu(last, p->cpus_ptr) && scx_bpf_test_and_clear_cpu_idle(last))
+			cpu = last;
+		else
+			cpu = idle_cpu_of(p, domain, idle);
+		scx_bpf_put_idle_cpumask(idle);
+		if (cpu >= 0)
+			break;
+	}
+	return cpu;
+}
+
+/* After PLACEMENT_MOVE_NS, @cpu of another domain is to come for what waits in @domain, if it is idle then. */
+static __always_inline void call_later(u32 index, s32 cpu)
+{
+	u32 key = index % DOMAINS;
+	struct domain *domain = domain_at(key);
+	struct timer *timer = domain->is_moving ? NULL : bpf_map_lookup_elem(&move_timers, &key);
+
+	if (!timer)
+		return;
+	domain->is_moving = 1;
+	domain->moves_to = cpu;
+	if (bpf_timer_start(&timer->timer, PLACEMENT_MOVE_NS, 0))
+		domain->is_moving = 0;
+}
+
+static int move_waiting(void *map, u32 *key, struct bpf_timer *timer)
+{
+	struct domain *domain = domain_at(*key % DOMAINS);
+
+	domain->is_moving = 0;
+	scx_bpf_kick_cpu(domain->moves_to, SCX_KICK_IDLE);
+	return 0;
+}
+
+__noinline s32 init_move_timer(u32 domain)
+{
+	struct timer *timer = bpf_map_lookup_elem(&move_timers, &domain);
+
+	if (!timer)
+		return -ENOENT;
+	bpf_timer_init(&timer->timer, &move_timers, CLOCK_MONOTONIC);
+	return bpf_timer_set_callback(&timer->timer, move_waiting);
+}
+
+/* Calls an idle CPU of @domain for @p, which nobody waits for and which was put into a queue there; or, later, one of another domain. */
+__noinline int call_near(struct task_struct *p __arg_trusted, u32 domain)
+{
+	const struct cpumask *idle;
+	u32 other;
+	s32 cpu;
+
+	if (nr_domains == 1)
+		return kick_idle(p);
+	cpu = idle_cpu_in(p, domain);
+	if (cpu >= 0) {
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		return 0;
+	}
+	if (domain_at(domain)->is_moving)
+		return 0;
+	idle = scx_bpf_get_idle_cpumask();
+	other = bpf_cpumask_any_and_distribute(idle, p->cpus_ptr);
+	scx_bpf_put_idle_cpumask(idle);
+	if (other < nr_cpus)
+		call_later(domain, other);
+	return 0;
+}
+
+/*
+ * A CPU of @domain has taken what waited elsewhere: calls the next idle one, as more may wait. One that finds nothing calls nobody.
+ */
+static __always_inline void call_next(const struct domain *domain)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	u32 i;
+
+	bpf_for(i, 0, DOMAIN_CPUS) {
+		s32 cpu = domain->cpus[i % DOMAIN_CPUS];
+
+		if (i >= domain->nr_cpus)
+			break;
+		if (bpf_cpumask_test_cpu(cpu, idle)) {
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+			break;
+		}
+	}
+	scx_bpf_put_idle_cpumask(idle);
+}
+
+/* Whether @tctx's task, which waits in another domain than that of the CPU that looks, has waited for long enough to be moved. */
+static __always_inline bool may_move(const struct task_ctx *tctx, u64 now)
+{
+	return !tctx || placement_moves(tctx->queued_ns, now);
+}
+
+/* Takes an idle CPU for @p, which wakes up and which nobody waits for, or says how it is to have one. */
+__noinline s32 wake_near(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 wake_flags)
+{
+	s32 cpu;
+
+	if (wake_flags & (SCX_WAKE_FORK | SCX_WAKE_SYNC) || !bpf_cpumask_test_cpu(prev_cpu, p->cpus_ptr))
+		return WAKES_ANYWHERE;
+	cpu = idle_cpu_in(p, domain_of(prev_cpu));
+	return cpu >= 0 ? cpu : WAKES_THERE;
+}
+
+#endif
