@@ -183,6 +183,7 @@ static __always_inline int charge_to(struct task_struct *p, struct task_ctx *tct
 	return 0;
 }
 
+/* The same of one that is alive. Global: the verifier looks through it once, not for each state of who calls. */
 __noinline int charge(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono,
 		      struct standing *standing __arg_nonnull)
 {

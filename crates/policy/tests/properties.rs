@@ -18,6 +18,12 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[allow(clippy::cast_lossless)]
 const PROGRESS_PIECE: u64 = PROGRESS_PIECE_NS as u64;
 
+/// A part of a time.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+fn part(of: u64, f: f64) -> u64 {
+    (of as f64 * f) as u64
+}
+
 prop_compose! {
     /// A request: opening time and service, both before `now`.
     fn request()(opened in 0..YEAR_NS, served in 0..10 * SECOND_NS) -> (u64, u64) {
@@ -160,8 +166,6 @@ proptest! {
     fn the_share_is_met_in_time(
         start in 0..YEAR_NS, epoch in 1_000_000..SECOND_NS, into in 0.0..1.0f64, got in 0.0..1.0f64, share in 0u32..=50,
     ) {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-        let part = |of: u64, f: f64| (of as f64 * f) as u64;
         let due = progress_share(epoch, share);
         let other = part(due, got);
         let now = start + part(epoch, into);
@@ -184,8 +188,6 @@ proptest! {
     fn who_wants_nothing_saves_nothing_up(
         start in 0..YEAR_NS, epoch in 1_000_000..SECOND_NS, rested in 0.0..2.0f64, got in 0.0..1.0f64, share in 1u32..=50,
     ) {
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-        let part = |of: u64, f: f64| (of as f64 * f) as u64;
         let due = progress_share(epoch, share);
         let (other, rested) = (part(due, got), start + part(epoch, rested));
         let had = progress_had(rested, start, epoch, other, due);
@@ -206,9 +208,8 @@ proptest! {
     ) {
         let due = progress_share(epoch, share);
         let (mut target, mut got) = (due, 0u64);
-        for part in &late {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
-            let other = (target as f64 * (1.0 - part)) as u64;
+        for late in &late {
+            let other = part(target, 1.0 - late);
             prop_assert!(target <= 2 * due, "{target} of {due}");
             prop_assert_eq!(progress_next_share(epoch, share, target, other, false), due);
             got += other;
