@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
@@ -113,8 +114,10 @@ fn assemble(layout: &Layout, extra: &[&str], part: &Path, step: &Step) -> Result
         require(&[Program::FAKEROOT])?;
     }
     free_space(part, SPACE_MIB, "building a root file system")?;
-    let cache = layout.lab("cache");
-    fs::create_dir_all(cache.join("rootfs")).context("create the package cache")?;
+    let cache = layout.lab("cache").join("rootfs");
+    fs::create_dir_all(&cache).context("create the package cache")?;
+    let packages = part.join("packages");
+    link_packages(&cache, &packages)?;
     let tar = part.join("root.tar");
     let source = Archive::open(layout)?.source(RELEASE);
     let include: Vec<&str> = BASE.iter().chain(extra).copied().collect();
@@ -135,18 +138,63 @@ fn assemble(layout: &Layout, extra: &[&str], part: &Path, step: &Step) -> Result
         "--aptopt=APT::Sandbox::User \"root\"",
         "--skip=essential/unlink,download/empty,cleanup/apt",
         "--setup-hook=mkdir -p \"$1/var/cache/apt/archives/partial\"",
-        "--setup-hook=sync-in rootfs /var/cache/apt/archives",
+        "--setup-hook=sync-in packages /var/cache/apt/archives",
         "--customize-hook=rm -f \"$1/var/cache/apt/archives/lock\"",
-        "--customize-hook=sync-out /var/cache/apt/archives rootfs",
+        "--customize-hook=sync-out /var/cache/apt/archives packages",
         "--customize-hook=rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*",
     ])
     .args([RELEASE.as_ref(), tar.as_os_str(), source.as_ref()])
     .env("LC_ALL", "C.UTF-8")
     .env("TMPDIR", &scratch)
-    .dir(&cache)
+    .dir(part)
     .run(Some(step))?;
     remove(&scratch)?;
+    link_packages(&packages, &cache)?;
+    remove(&packages)?;
     step.says("indexing");
     let index = Index::of(&tar)?;
     Ok((tar, index))
+}
+
+/// Gives `to` the packages of `from` that it lacks, whole at once. Two images may be assembled at a time, and what is read into one must not
+/// change meanwhile: each has a directory of its own, and the cache is what all of them left.
+fn link_packages(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to).with_context(|| format!("create {}", to.display()))?;
+    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+        let package = entry.with_context(|| format!("list {}", from.display()))?.path();
+        let Some(name) = package.file_name().filter(|_| package.extension() == Some("deb".as_ref())) else { continue };
+        match fs::hard_link(&package, to.join(name)) {
+            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+                return Err(error).with_context(|| format!("link {}", package.display()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_go_over_once() -> Result<()> {
+        let dir = tempfile::tempdir()?;
+        let (cache, own) = (dir.path().join("cache"), dir.path().join("own"));
+        fs::create_dir_all(&cache)?;
+        fs::write(cache.join("old.deb"), "kept")?;
+        link_packages(&cache, &own)?;
+        // What an installation writes replaces its own link alone.
+        fs::remove_file(own.join("old.deb"))?;
+        fs::write(own.join("old.deb"), "again")?;
+        fs::write(own.join("new.deb"), "new")?;
+        fs::write(own.join("lock"), "")?;
+        fs::create_dir_all(own.join("partial"))?;
+        link_packages(&own, &cache)?;
+        let mut names: Vec<_> = fs::read_dir(&cache)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+        names.sort();
+        assert_eq!(names, ["new.deb", "old.deb"]);
+        assert_eq!(fs::read_to_string(cache.join("old.deb"))?, "kept");
+        Ok(())
+    }
 }
