@@ -203,12 +203,24 @@ static __always_inline u32 domain_for(struct task_struct *p, u64 enq_flags)
 	return domain->gives_to;
 }
 
-/* Whether the CPU that @p is packed on is still at work: it looks for the next task when that is over. */
-static __always_inline bool stays_packed(struct task_struct *p, struct task_ctx *tctx)
+/* To save power: whether plain tasks of @domain have waited for a CPU for as long as a turn, without a pause. */
+static __always_inline bool is_full(struct domain *domain, u32 index, u64 now)
 {
-	struct task_struct *curr = tctx->packed ? __COMPAT_scx_bpf_cpu_curr(scx_bpf_task_cpu(p)) : NULL;
+	if (others_may_wait(index))
+		return now - domain->packed_ns >= slice_ns;
+	domain->packed_ns = now;
+	return false;
+}
 
-	return curr && !(curr->flags & PF_IDLE);
+/*
+ * To save power: whether @p waits where it ran. A kernel thread has its CPU for a moment, or its turn is over and none waits for long. What
+ * makes way for attended work, or for a higher class, goes on elsewhere.
+ */
+static __always_inline bool stays_packed(struct task_struct *p, u32 index, u64 now, u64 enq_flags)
+{
+	struct cpu_ctx *cctx = enq_flags & SCX_ENQ_REENQ ? NULL : cpu_ctx_of(scx_bpf_task_cpu(p));
+
+	return cctx && cctx->is_plain && !is_full(domain_at(index), index, now);
 }
 
 /* Queues @p in the other or the idle lane, or in place of who had more than its part. */
@@ -217,10 +229,12 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
 	u32 lane = plain_lane(p, tctx), index, domain = domain_for(p, enq_flags);
-	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP;
+	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, stays = false;
 	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime;
 	struct party *party;
 
+	if (packs)
+		stays = wakes_up ? tctx->packed : stays_packed(p, domain, now, enq_flags);
 	index = lane == APPEASE_LANE_IDLE ? PARTY_IDLE : tctx->spent_for ? spender_of(tctx->spent_for, tctx->group) : tctx->group;
 	party = join_party(tctx, index);
 
@@ -249,7 +263,10 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 		return 0;
 	}
-	if (!packs || !wakes_up || !stays_packed(p, tctx))
+	/* The CPU that it is packed on looks for the next task when its work is over; it may be so by now. */
+	if (stays)
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_IDLE);
+	else
 		call_near(p, domain);
 	return 0;
 }

@@ -50,15 +50,6 @@ static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is
 /* Of low_cpu(): the CPU is idle, and was taken. */
 #define LOW_IDLE (1 << 16)
 
-/* To save power: whether plain tasks of @domain have waited for a CPU for as long as a turn, without a pause. */
-static __always_inline bool is_full(struct domain *domain, u32 index, u64 now)
-{
-	if (others_may_wait(index))
-		return now - domain->packed_ns >= slice_ns;
-	domain->packed_ns = now;
-	return false;
-}
-
 /*
  * To save power: the first CPU near @prev_cpu that plain work may wake up on: one that is at such work, as long as none waits for longer
  * than a turn, or the next one. -1: there is none, or somebody waits for @p, which may have any.
@@ -74,7 +65,6 @@ __noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mo
 	full = is_full(domain, index, scx_bpf_now());
 	bpf_for(i, 0, DOMAIN_CPUS) {
 		s32 cpu = domain->cpus[i % DOMAIN_CPUS];
-		struct task_struct *curr;
 		struct cpu_ctx *cctx;
 
 		if (i >= domain->nr_cpus)
@@ -83,9 +73,9 @@ __noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mo
 			continue;
 		if (scx_bpf_test_and_clear_cpu_idle(cpu))
 			return cpu | LOW_IDLE;
-		curr = __COMPAT_scx_bpf_cpu_curr(cpu);
-		cctx = cpu_ctx_of(cpu);
-		if (!full && cctx && cctx->is_plain && curr && !(curr->flags & PF_IDLE))
+		/* Also one that was given such work just now, and is still on its way to it. */
+		cctx = full ? NULL : cpu_ctx_of(cpu);
+		if (cctx && cctx->is_plain)
 			return cpu;
 	}
 	return -1;
