@@ -241,8 +241,14 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	if (!party)
 		return enqueue_lost(p, enq_flags);
 	/* What its domain is behind is not forgiven at the end of a turn. */
-	if (nr_domains > 1 && !wakes_up)
-		lag = vtime_for(p, PLACEMENT_LAG_NS);
+	if (nr_domains > 1) {
+		u64 most = vtime_for(p, PLACEMENT_LAG_NS);
+
+		lag = wakes_up ? lag : most;
+		/* Few are so far ahead, and the domain's clock asks for a look at a queue. */
+		if (policy_before(party->clock + most, tctx->vtime))
+			tctx->vtime = placement_ahead(tctx->vtime, clock_in(party, index, domain), most);
+	}
 	vtime = progress_catch_up(tctx->vtime, party->clock, lag);
 	if (wakes_up)
 		vtime = handed_on(p, tctx, party, domain, vtime, now);

@@ -31,7 +31,7 @@
  * Parts count tasks, not weights, so a party's heavy tasks may wait in one domain and its light ones in another. There virtual
  * times part. So a CPU that is to go on with a task of a party looks at the party's first one in one other domain, by chance:
  * what had PLACEMENT_DUE_NS less, in CPU time of the lighter of both, goes before. And a task that is queued at the end of a
- * turn keeps what it lacks, up to PLACEMENT_LAG_NS, where on one domain a slice is enough.
+ * turn keeps what it lacks, up to PLACEMENT_LAG_NS, where on one domain a slice is enough. What it is ahead is held against it as far.
  *
  * Limits: with many domains, the one that is behind is found by one look of as many. Beyond PLACEMENT_FEW domains shares between
  * cgroups are even later. A first task that may not run here hides those behind it.
@@ -133,6 +133,17 @@ static inline u32 placement_other(u32 here, u32 chance, u32 domains)
 static inline bool placement_goes_before(u64 there, u64 here, u64 due_ns)
 {
 	return policy_before(there + due_ns, here);
+}
+
+/*
+ * Virtual time with which a task queues up that may have come far ahead of those in its domain, where it had CPUs to itself that they might not
+ * use: by @most_ns at most. Else it would wait until they have had as much as it got there, which took nothing from them.
+ */
+static inline u64 placement_ahead(u64 vtime, u64 queue_vtime, u64 most_ns)
+{
+	u64 latest = queue_vtime + most_ns;
+
+	return policy_before(latest, vtime) ? latest : vtime;
 }
 
 /* Up to which clock a domain, of so many, is moved that lags behind the @foremost. */

@@ -77,6 +77,8 @@ native! {
     placement_goes_before(there: u64, here: u64, due_ns: u64) -> bool;
     /// A time that holds for few domains, with so many.
     placement_scaled(ns: u64, domains: u32) -> u64;
+    /// Virtual time with which a task queues up that may be far ahead of its domain.
+    placement_ahead(vtime: u64, queue_vtime: u64, most_ns: u64) -> u64;
     /// Up to which clock a domain is moved that lags behind the foremost.
     placement_least_clock(foremost: u64, domains: u32) -> u64;
     /// Virtual time with which a task queues up that another one wakes.

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use appease_policy::{
-    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, placement_excess, placement_goes_before, placement_is_due,
-    placement_least_clock, placement_leaves, placement_near, placement_other, placement_room, placement_scaled,
-    placement_turn,
+    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, placement_ahead, placement_excess, placement_goes_before,
+    placement_is_due, placement_least_clock, placement_leaves, placement_near, placement_other, placement_room,
+    placement_scaled, placement_turn,
 };
 use proptest::prelude::*;
 
@@ -149,6 +149,13 @@ proptest! {
         prop_assert_eq!(placement_is_due(a, b, domains), ahead > due);
         prop_assert_eq!(b.wrapping_sub(placement_least_clock(b, domains)), lag);
         prop_assert!(lag > due);
+    }
+
+    /// A lead is held against a task up to a limit, and who is behind keeps what it lacks.
+    #[test]
+    fn leads_are_limited(queue: u64, most in 0..10 * u64::from(PLACEMENT_LAG_NS), by in 0..u64::MAX / 4) {
+        prop_assert_eq!(placement_ahead(queue.wrapping_add(by), queue, most), queue.wrapping_add(by.min(most)));
+        prop_assert_eq!(placement_ahead(queue.wrapping_sub(by), queue, most), queue.wrapping_sub(by));
     }
 
     /// A step of a cgroup's clock on all domains makes none of them look behind.

@@ -2,8 +2,8 @@
 //! `bpf/policy/progress.h` through `appease-policy`. A queue for each domain; the clock is the machine's.
 
 use appease_policy::{
-    PLACEMENT_DUE_NS, PLACEMENT_LAG_NS, placement_goes_before, placement_other, progress_burst, progress_catch_up,
-    progress_charge, progress_clock, progress_deadline, progress_keeps_ns, progress_start,
+    PLACEMENT_DUE_NS, PLACEMENT_LAG_NS, placement_ahead, placement_goes_before, placement_other, progress_burst,
+    progress_catch_up, progress_charge, progress_clock, progress_deadline, progress_keeps_ns, progress_start,
 };
 
 use crate::{
@@ -93,9 +93,13 @@ impl Others {
 
     pub(super) fn push(&mut self, at: &mut Positions, domain: u32, task: TaskId, wakes_up: bool) {
         let (clock, number) = (self.vtime, self.queues.len());
+        let there = self.first(domain).map_or(clock, |first| clock.max(self.entities[first as usize].vtime));
         let entity = self.of(task);
-        let keeps_lag = number > 1 && !wakes_up;
-        let lag_ns = if keeps_lag { progress_charge(PLACEMENT_LAG_NS.into(), entity.weight) } else { SLICE_NS };
+        let most_ns = progress_charge(PLACEMENT_LAG_NS.into(), entity.weight);
+        if number > 1 {
+            entity.vtime = placement_ahead(entity.vtime, there, most_ns);
+        }
+        let lag_ns = if number > 1 && !wakes_up { most_ns } else { SLICE_NS };
         entity.vtime = progress_catch_up(entity.vtime, clock, lag_ns);
         let deadline = self.deadline(task);
         self.queues[domain as usize].push(at, task, deadline);
