@@ -36,6 +36,15 @@ pub enum Error {
         /// Release of the running kernel.
         kernel: String,
     },
+    /// The kernel runs no scheduler made of BPF programs beside CPUs that were isolated when it was booted.
+    #[error(
+        "CPUs {cpus} are isolated by the kernel's parameter isolcpus, and it loads no sched_ext scheduler then: boot without isolcpus, \
+         and isolate them by a cpuset (echo isolated > cpuset.cpus.partition), which it allows"
+    )]
+    Isolated {
+        /// As the kernel lists them.
+        cpus: String,
+    },
     /// There can be one sched_ext scheduler at a time.
     #[error(
         "another sched_ext scheduler is attached: {name}; stop it first (scxctl stop, or end the program that started it)"

@@ -26,6 +26,8 @@ pub struct Features {
     pub btf: Btf,
     /// Its support of schedulers made of BPF programs.
     pub sched_ext: SchedExt,
+    /// CPUs that it keeps from scheduling since it was booted (`isolcpus`), as it lists them; empty: none.
+    pub isolated: String,
     /// Its lockdown.
     pub lockdown: Lockdown,
 }
@@ -98,6 +100,7 @@ pub fn probe_at(root: &Path) -> Features {
         renices: word("proc/self/status").is_some_and(|status| capabilities(&status) & CAP_SYS_NICE != 0),
         btf: probe_btf(&root.join("sys/kernel/btf/vmlinux")),
         sched_ext: probe_sched_ext(root),
+        isolated: probe_isolated(root),
         lockdown: word("sys/kernel/security/lockdown").map_or(Lockdown::Unknown, |text| parse_lockdown(&text)),
     }
 }
@@ -127,6 +130,9 @@ impl Features {
         if schedules && self.sched_ext == SchedExt::Absent {
             found.push(Error::NoSchedExt { kernel: kernel() });
         }
+        if schedules && !self.isolated.is_empty() {
+            found.push(Error::Isolated { cpus: self.isolated.clone() });
+        }
         match &self.btf {
             Btf::Missing | Btf::Unreadable(_) => found.push(Error::NoBtf),
             Btf::Malformed(_) if schedules => found.push(Error::MalformedBtf { kernel: kernel() }),
@@ -152,7 +158,7 @@ impl Features {
     /// Whether this kernel loads schedulers made of BPF programs, whoever asks, when no other is attached.
     #[must_use]
     pub fn can_load_schedulers(&self) -> bool {
-        self.sched_ext != SchedExt::Absent && !matches!(self.btf, Btf::Malformed(_))
+        self.sched_ext != SchedExt::Absent && self.isolated.is_empty() && !matches!(self.btf, Btf::Malformed(_))
     }
 }
 
@@ -184,6 +190,15 @@ fn probe_sched_ext(root: &Path) -> SchedExt {
             SchedExt::Attached { name: name.trim().to_owned() }
         }
     }
+}
+
+/// A partition of cpusets isolates CPUs, too, and does not hinder sched_ext; the kernel lists both alike.
+fn probe_isolated(root: &Path) -> String {
+    let word = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
+    if !word("proc/cmdline").split_whitespace().any(|parameter| parameter.starts_with("isolcpus=")) {
+        return String::new();
+    }
+    word("sys/devices/system/cpu/isolated").trim().to_owned()
 }
 
 fn capabilities(status: &str) -> u64 {
@@ -284,6 +299,20 @@ mod tests {
         let features = machine("attached", "f", "p", attached);
         assert!(messages(&features, Goal::Schedule)[0].contains("attached: bpfland_1.0;"));
         assert_eq!(features.obstacles(Goal::Sense).len(), 0);
+    }
+
+    #[test]
+    fn isolated_cpus_hinder_scheduling_only() {
+        let isolated = ("sys/devices/system/cpu/isolated", b"2-3\n".as_slice());
+        let by_boot = machine("isolated", "f", "p", &[("proc/cmdline", b"quiet isolcpus=2-3\n"), isolated]);
+        assert!(messages(&by_boot, Goal::Schedule)[0].starts_with("CPUs 2-3 are isolated"));
+        assert_eq!(by_boot.obstacles(Goal::Renice).len(), 0);
+        assert!(!by_boot.can_load_schedulers());
+        let by_cpuset = machine("partition", "f", "p", &[("proc/cmdline", b"quiet\n"), isolated]);
+        assert!(by_cpuset.can_load_schedulers());
+        // Of its flags, "domain" alone takes CPUs from the scheduler.
+        let from_interrupts = machine("managed", "f", "p", &[("proc/cmdline", b"isolcpus=managed_irq,2-3\n")]);
+        assert_eq!(messages(&from_interrupts, Goal::Schedule), [""; 0]);
     }
 
     #[test]

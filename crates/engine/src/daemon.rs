@@ -39,7 +39,9 @@ use crate::{
     report::Reporter,
     reserve,
     seams::Slot,
-    seams::{Backend, BpfError, Customer, Eyes, Machine, Platform, Policy, Process, SenseOptions, Witness},
+    seams::{
+        Backend, BpfError, Customer, Eyes, Machine, Platform, Policy, Process, SenseOptions, Witness, features::Goal,
+    },
     shutdown::{Hangups, Signals},
 };
 
@@ -147,7 +149,8 @@ fn choose_backend<P: Platform>(config: &Config, platform: &P) -> Config {
     let features = platform.features();
     let backend = config.backend.choose(config.sense.policy, &features);
     if config.backend == BackendKind::Auto && backend == BackendKind::Nice && config.sense.policy != Policy::Rbpe {
-        info!("kernel {} loads no sched_ext scheduler: acting by nice values instead", features.kernel);
+        let why = features.obstacles(Goal::Schedule).first().map_or_else(String::new, ToString::to_string);
+        info!("acting by nice values, as this kernel loads no sched_ext scheduler: {why}");
     }
     let tells = backend == BackendKind::Nice;
     Config { backend, sense: SenseOptions { tells, ..config.sense.clone() }, ..config.clone() }

@@ -153,14 +153,18 @@ fn sched_ext(features: &Features, running: Option<&Status>) -> Finding {
         (SchedExt::Attached { .. }, Some(ours)) => {
             Finding::good(SUBJECT, format!("appease is attached (process {})", ours.pid))
         }
+        (SchedExt::Absent, _) => acts_by_nice(SUBJECT, no_sched_ext(features)),
+        _ if !features.isolated.is_empty() => {
+            acts_by_nice(SUBJECT, appease_bpf::Error::Isolated { cpus: features.isolated.clone() })
+        }
         (SchedExt::Idle, _) => Finding::good(SUBJECT, "there, and no scheduler is attached"),
-        (SchedExt::Absent, _) => Finding::warning(
-            SUBJECT,
-            format!("{}; until then \"appease run\" acts by nice values (--backend nice)", no_sched_ext(features)),
-        ),
         _ => obstacle(features, SUBJECT, |error| matches!(error, appease_bpf::Error::OtherScheduler { .. }))
             .unwrap_or_else(|| Finding::good(SUBJECT, "there")),
     }
+}
+
+fn acts_by_nice(subject: &'static str, why: impl fmt::Display) -> Finding {
+    Finding::warning(subject, format!("{why}; until then \"appease run\" acts by nice values (--backend nice)"))
 }
 
 fn no_sched_ext(features: &Features) -> appease_bpf::Error {
@@ -196,10 +200,7 @@ fn btf(features: &Features) -> Finding {
             let error = appease_bpf::Error::MalformedBtf { kernel: features.kernel.clone() };
             let example = functions.first().map_or("", String::as_str);
             let text = format!("{error} ({} functions, {example} among them)", functions.len());
-            Finding::warning(
-                SUBJECT,
-                format!("{text}; until then \"appease run\" acts by nice values (--backend nice)"),
-            )
+            acts_by_nice(SUBJECT, text)
         }
     }
 }

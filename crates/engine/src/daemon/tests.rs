@@ -72,6 +72,7 @@ impl Platform for Fake {
             renices: true,
             btf: Btf::Sound,
             sched_ext: self.0.sched_ext.clone().unwrap_or(SchedExt::Idle),
+            isolated: String::new(),
             lockdown: Lockdown::Off,
         }
     }
