@@ -18,7 +18,7 @@
  *
  * Fast and slow CPUs of a cache are two domains (speed.bpf.h).
  *
- * Limits: a CPU that was off at the start counts to domain 0 until the daemon starts again.
+ * The kernel does not tell which cache a CPU has that is off. When one comes that was off at the start, the daemon attaches us anew.
  */
 #ifndef APPEASE_DOMAINS_BPF_H
 #define APPEASE_DOMAINS_BPF_H
@@ -38,6 +38,8 @@ const volatile u32 nr_cpus = 1;
 /* A power of two of them may be in use: some of the last are then without CPUs. */
 const volatile u32 nr_domains = 1;
 const volatile u8 domain_of_cpus[CPUS_MAX];
+/* CPUs that were off when user space looked, by bits. */
+const volatile u64 late_cpus[CPUS_MAX / 64];
 
 /* Domains of fast CPUs, on a machine that has slow ones, too. 0: all CPUs are alike. */
 const volatile u64 fast_domains;

@@ -626,9 +626,15 @@ __noinline int join_domain(s32 cpu)
 	return 0;
 }
 
-/* Without this and the next, hotplug would detach us. */
+/* Without this and the next, hotplug would detach us. It shall, when the domain of @cpu is not known. */
 void BPF_STRUCT_OPS(appease_cpu_online, s32 cpu)
 {
+	u32 number = (u32)cpu % CPUS_MAX;
+
+	if (late_cpus[number / 64] & bit_of(number)) {
+		scx_bpf_exit(SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG, "CPU %d was off before", cpu);
+		return;
+	}
 	join_domain(cpu);
 }
 

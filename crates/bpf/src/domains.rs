@@ -17,6 +17,8 @@ pub(crate) struct Domains {
     pub(crate) number: u32,
     /// By CPU.
     pub(crate) of_cpus: Box<[u8; CPUS]>,
+    /// CPUs whose caches the kernel does not tell yet, for they are off: by bits, a word after the other.
+    pub(crate) late: Box<[u64; CPUS / 64]>,
     /// Those of fast CPUs, by bits; none, where all are alike.
     pub(crate) fast: u64,
 }
@@ -48,13 +50,15 @@ impl Domains {
             let known = topology.as_ref().and_then(|topology| topology.all_cpus.get(cpu));
             known.is_some_and(|cpu| cpu.core_type == CoreType::Little)
         };
-        let domains = Self::of_caches(&caches, &|cpu| fast.map_or_else(|| !is_little(cpu), |fast| fast.contains(cpu)));
+        let mut domains =
+            Self::of_caches(&caches, &|cpu| fast.map_or_else(|| !is_little(cpu), |fast| fast.contains(cpu)));
+        domains.late = late(nr_cpus as usize, &caches);
         debug!("{} CPUs in {} domains; fast ones, by bits: {:#x}", nr_cpus, domains.number, domains.fast);
         domains
     }
 
     /// From CPUs that share a cache, near caches side by side, of which the fast ones are a domain and the slow ones
-    /// another. A CPU that is in none, because it is off, is in the first domain.
+    /// another. A CPU that is in none is in the first domain.
     fn of_caches(caches: &[Vec<usize>], is_fast: &dyn Fn(&usize) -> bool) -> Self {
         let alike = |cpus: &Vec<usize>| -> [Vec<usize>; 2] {
             let (fast, slow) = cpus.iter().copied().partition(|cpu| is_fast(cpu));
@@ -76,8 +80,17 @@ impl Domains {
         let number = parts.len().clamp(1, MOST).next_power_of_two();
         // Where one has both, as with more parts than domains, it is a slow one.
         let fast = if slow == 0 { 0 } else { fast & !slow };
-        Self { number: u32::try_from(number).unwrap_or(1), of_cpus, fast }
+        Self { number: u32::try_from(number).unwrap_or(1), of_cpus, late: Box::new([0; CPUS / 64]), fast }
     }
+}
+
+/// Those of the first so many CPUs that share no cache yet.
+fn late(nr_cpus: usize, caches: &[Vec<usize>]) -> Box<[u64; CPUS / 64]> {
+    let mut late = Box::new([0; CPUS / 64]);
+    for cpu in (0..nr_cpus.min(CPUS)).filter(|cpu| !caches.iter().any(|cache| cache.contains(cpu))) {
+        late[cpu / 64] |= 1 << (cpu % 64);
+    }
+    late
 }
 
 /// The CPUs of each last-level cache, by memory node.
@@ -108,6 +121,13 @@ mod tests {
         assert_eq!((domains.number, domains.fast), (4, 1));
         assert_eq!(&domains.of_cpus[..8], &[0, 0, 1, 1, 1, 1, 2, 2]);
         assert_eq!(Domains::of_caches(&[vec![0, 1]], &|_| false).fast, 0, "all are alike");
+    }
+
+    #[test]
+    fn cpus_without_a_cache_come_late() {
+        let found = late(70, &[(0..3).collect(), (5..69).collect()]);
+        assert_eq!(found[..3], [0b11000, 1 << 5, 0]);
+        assert_eq!(late(2, &[vec![0, 1]])[..], [0; CPUS / 64]);
     }
 
     #[test]

@@ -125,6 +125,7 @@ impl Scheduler {
             rodata.fast_domains = domains.fast;
             rodata.nr_domains = domains.number;
             rodata.domain_of_cpus = *domains.of_cpus;
+            rodata.late_cpus = *domains.late;
         }
         let ops = open.struct_ops.appease_ops_mut();
         ops.exit_dump_len = options.exit_dump_len;

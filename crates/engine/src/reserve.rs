@@ -23,7 +23,9 @@ pub(crate) use guard::Guard;
 
 /// Below the root: where an administrator says what part of a second is for realtime programs, µs; -1: all of it.
 const REALTIME_PART: &str = "proc/sys/kernel/sched_rt_runtime_us";
-/// Below the root: a directory for each CPU.
+/// Below the root: of each CPU, whether it is on. The first one may have no word on that.
+const CPUS: &str = "sys/devices/system/cpu";
+/// Below the root: a directory for each CPU. One that is off when the kernel boots gets no share, nor later when it comes.
 const SERVERS: &str = "sys/kernel/debug/sched/ext_server";
 /// The period in which the share is given, nanoseconds.
 const PERIOD_NS: u64 = 200_000_000;
@@ -158,7 +160,7 @@ pub(crate) fn hold(root: &Path, run_dir: &Path, is_partial: bool) -> Reserve {
             let _ = server.write(root, false);
         }
     }
-    info!("beside realtime programs, others keep {} of each CPU", share(&all));
+    info!("beside realtime programs, others keep {} of each CPU", share(root, &all));
     reserve
 }
 
@@ -171,9 +173,13 @@ pub(crate) fn switched_off(root: &Path) -> &'static str {
     }
 }
 
-fn share(servers: &[Server]) -> String {
-    let least = servers.iter().map(|server| server.runtime_ns * 100 / server.period_ns.max(1)).min().unwrap_or(0);
-    format!("{least} %")
+/// The least that a CPU has which is on.
+fn share(root: &Path, servers: &[Server]) -> String {
+    let is_on = |server: &&Server| {
+        fs::read_to_string(root.join(CPUS).join(&server.cpu).join("online")).map_or(true, |text| text.trim() != "0")
+    };
+    let parts = servers.iter().filter(is_on).map(|server| server.runtime_ns * 100 / server.period_ns.max(1));
+    format!("{} %", parts.min().unwrap_or(0))
 }
 
 /// Gives back what a daemon has left changed; how many CPUs and threads.
@@ -219,7 +225,7 @@ impl Drop for Reserve {
 mod tests {
     use std::{fs, path::Path};
 
-    use super::{Keeper, REALTIME_PART, SERVERS, hold, keeper, servers, take_back_servers};
+    use super::{Keeper, REALTIME_PART, SERVERS, hold, keeper, servers, share, take_back_servers};
     use crate::names::tests::root;
 
     const RUNTIME: &str = "sys/kernel/debug/sched/ext_server/cpu0/runtime";
@@ -240,6 +246,19 @@ mod tests {
         drop(held);
         assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
         assert_eq!(fs::read_dir(run_dir.path()).expect("a directory").count(), 0, "the record goes");
+    }
+
+    #[test]
+    fn cpus_that_are_off_have_no_share() {
+        const OTHER: [&str; 2] =
+            ["sys/kernel/debug/sched/ext_server/cpu1/runtime", "sys/kernel/debug/sched/ext_server/cpu1/period"];
+        const ONLINE: &str = "sys/devices/system/cpu/cpu1/online";
+        for (online, found) in [("0\n", "5 %"), ("1\n", "0 %")] {
+            let files =
+                [(RUNTIME, "50000000\n"), (PERIOD, "1000000000\n"), (OTHER[0], "0\n"), (OTHER[1], "1000000000\n")];
+            let root = root(&[files.as_slice(), &[(ONLINE, online)]].concat());
+            assert_eq!(share(root.path(), &servers(root.path())), found);
+        }
     }
 
     /// As after a kill; what somebody else has set since is theirs.
