@@ -63,6 +63,8 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-loads                           the same for each policy, and how long each takes to start
        appease-guest check-classes                         check shares by nice value and policy, and realtime classes
        appease-guest check-cpus                            check affinity, and a CPU that goes and comes
+       appease-guest check-late                            check CPUs that come after our scheduler
+       appease-guest check-isolated                        check what is said where CPUs are isolated
        appease-guest check-clock                           check clocks, the saving of power, and fast CPUs
        appease-guest check-leaving                         check what our scheduler leaves behind
        appease-guest check-nice                            check whose nice values are changed, and given back";
@@ -89,6 +91,8 @@ fn main() -> ExitCode {
         ["check-loads"] => verified::check_loads(),
         ["check-classes"] => classes::check(),
         ["check-cpus"] => classes::check_cpus(),
+        ["check-late"] => classes::check_late(),
+        ["check-isolated"] => classes::check_isolated(),
         ["check-clock"] => classes::check_clock(),
         ["check-leaving"] => classes::check_leaving(),
         ["check-nice"] => classes::check_nice(),

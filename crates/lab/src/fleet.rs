@@ -183,7 +183,7 @@ pub fn run_each(
                 cpus: run.job.machine.cpus,
                 caches: run.job.machine.caches,
                 kernel: kernel.clone(),
-                parameters: String::new(),
+                parameters: run.job.scenario.kernel_parameters.clone(),
                 disks: images.disks(store, Some(&run.job.scenario), kernel, &plan.tools)?,
                 console: Console::Terminal,
                 cable: None,

@@ -38,6 +38,9 @@ pub struct Scenario {
     /// The daemon's configuration file, for our own scheduler, word for word.
     #[serde(default)]
     pub config: Option<String>,
+    /// Kernel parameters beyond those of every machine, as on its command line.
+    #[serde(default)]
+    pub kernel_parameters: String,
     /// Two more serial lines, ttyS1 and ttyS2, are joined by a cable: what is written to one is read from the other.
     #[serde(default)]
     pub cable: bool,

@@ -14,7 +14,6 @@ use crate::{
     scheduler,
 };
 
-const ONLINE: &str = "/sys/devices/system/cpu/cpu1/online";
 /// Least share of each, as a part of what is even. Who got ahead while the host kept one CPU waiting waits for the others.
 const LEAST_PART: f64 = 0.1;
 /// Least that a CPU is at work that has come back, per cent.
@@ -41,11 +40,11 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     verdicts.tell("pinned to one CPU, they get on", get_on(all()));
 
     for time in 1..=TIMES {
-        set_online(false)?;
+        set_online(1, false)?;
         verdicts.tell(&format!("CPU 1 is off, time {time}: everybody gets on"), get_on(all()));
         verdicts.tell("all are on CPU 0", all().into_iter().try_for_each(|task| stays_briefly(task, 0)));
         verdicts.tell("the scheduler is still attached", is_attached(&sequence));
-        set_online(true)?;
+        set_online(1, true)?;
         verdicts.tell("a task comes back to CPU 1", comes_back(&free));
         within(verdicts, &format!("cpu_1_at_work_again_{time}_pct"), busy_pct(1)?, BACK_AT_WORK_PCT, 105.0);
         verdicts.tell("everybody gets on again", get_on(all()));
@@ -84,8 +83,10 @@ fn get_on<const N: usize>(tasks: [&Task; N]) -> Result<()> {
     Ok(())
 }
 
-fn set_online(on: bool) -> Result<()> {
-    fs::write(ONLINE, if on { "1" } else { "0" }).with_context(|| format!("write {} to {ONLINE}", u8::from(on)))
+pub(super) fn set_online(cpu: u32, on: bool) -> Result<()> {
+    let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
+    let number = u8::from(on);
+    fs::write(&file, number.to_string()).with_context(|| format!("write {number} to {file}"))
 }
 
 fn comes_back(tasks: &[Task]) -> Result<()> {

@@ -3,6 +3,7 @@
 //!
 //! The checking process is realtime itself: it looks on time, whatever runs.
 
+mod boot;
 mod cpus;
 mod fair;
 mod leaving;
@@ -43,6 +44,16 @@ pub fn check() -> Result<()> {
 /// `check-cpus`: affinity, and a CPU that goes and comes. Needs two CPUs.
 pub fn check_cpus() -> Result<()> {
     carry_out(cpus::check)
+}
+
+/// `check-late`: CPUs that come after our scheduler, and leave it for a while. Starts it itself; needs four CPUs, of which two are off.
+pub fn check_late() -> Result<()> {
+    carry_out(boot::late)
+}
+
+/// `check-isolated`: a machine with isolated CPUs, for which the kernel takes no scheduler of ours. Starts it itself.
+pub fn check_isolated() -> Result<()> {
+    carry_out(boot::isolated)
 }
 
 /// `check-clock`: what clock CPUs are asked for, the saving of power, and fast CPUs beside slow ones. Starts our scheduler itself; needs four CPUs.

@@ -280,6 +280,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         checks.push(Check::on(kernel, "affinity_is_kept_and_cpus_may_go_and_come", cpus).in_host_time());
         checks.push(Check::on(kernel, "kernel_schedules_as_before_without_us", leaving));
         checks.push(Check::on(kernel, "clock_goes_by_what_runs", power));
+        checks.push(Check::on(kernel, "cpus_may_come_late_or_be_isolated", late_and_isolated));
         for (cpus, caches) in of_form(full, &[(1, 1)], &[(1, 1), (4, 1), (4, 2)]) {
             let shares = move |machines: &Machines, kernel: &str| shares(machines, kernel, *cpus, *caches);
             checks.push(Check::on(kernel, &format!("shares_are_kept_on_{cpus}_cpus_with_{caches}_caches"), shares));
@@ -1002,6 +1003,14 @@ fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 /// What clock CPUs are asked for, and the saving of power: the guest's own checks.
 fn power(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("clock", "eevdf", "none").on(kernel).on_cpus(4)).map(drop)
+}
+
+/// CPUs that were off at the start, and those that are isolated: the guest's own checks.
+fn late_and_isolated(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    for scenario in ["late", "isolated"] {
+        checked(machines, Spec::new(scenario, "eevdf", "none").on(kernel).on_cpus(4).on_caches(2))?;
+    }
+    Ok(())
 }
 
 /// Whose nice values are changed, and that all are given back: the guest's own checks.
