@@ -1,7 +1,7 @@
 //! What the running kernel offers, read from `/proc` and `/sys` without loading anything, so that it
 //! works unprivileged and so that `run` can refuse before it changes anything.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path, sync::OnceLock};
 
 use crate::{MissingHook, error::Error};
 
@@ -84,21 +84,27 @@ pub enum Goal {
     Renice,
 }
 
-/// Looks at the running kernel.
+/// Looks at the running kernel. Its description of itself stays what it is, and takes long to read: once is enough.
 #[must_use]
 pub fn probe() -> Features {
-    probe_at(Path::new("/"))
+    static BTF: OnceLock<Btf> = OnceLock::new();
+    let root = Path::new("/");
+    probe_with(root, BTF.get_or_init(|| probe_btf(root)).clone())
 }
 
 /// Looks at the kernel whose `/proc` and `/sys` are below `root`.
 #[must_use]
 pub fn probe_at(root: &Path) -> Features {
+    probe_with(root, probe_btf(root))
+}
+
+fn probe_with(root: &Path, btf: Btf) -> Features {
     let word = |path: &str| fs::read_to_string(root.join(path)).map(|text| text.trim().to_owned()).ok();
     Features {
         kernel: word("proc/sys/kernel/osrelease").unwrap_or_default(),
         privileged: word("proc/self/status").is_some_and(|status| may_load(&status)),
         renices: word("proc/self/status").is_some_and(|status| capabilities(&status) & CAP_SYS_NICE != 0),
-        btf: probe_btf(&root.join("sys/kernel/btf/vmlinux")),
+        btf,
         sched_ext: probe_sched_ext(root),
         isolated: probe_isolated(root),
         lockdown: word("sys/kernel/security/lockdown").map_or(Lockdown::Unknown, |text| parse_lockdown(&text)),
@@ -162,8 +168,8 @@ impl Features {
     }
 }
 
-fn probe_btf(path: &Path) -> Btf {
-    match fs::read(path) {
+fn probe_btf(root: &Path) -> Btf {
+    match fs::read(root.join("sys/kernel/btf/vmlinux")) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Btf::Missing,
         Err(error) => Btf::Unreadable(error.to_string()),
         Ok(data) => match btf::functions_with_parameter(&data, is_scx_kfunc, "aux") {
