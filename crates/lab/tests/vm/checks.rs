@@ -156,7 +156,7 @@ const CONTOUR: [(&str, f64, f64); 3] = [("typing", 1.05, 1.1), ("video", 1.05, 1
 const CONTOUR_KERNEL: &str = "6.18";
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 18] = [
+pub const SHORT: [&str; 20] = [
     "apache",
     "background",
     "classes",
@@ -165,6 +165,8 @@ pub const SHORT: [&str; 18] = [
     "console",
     "cost",
     "cpus",
+    "isolated",
+    "late",
     "leaving",
     "loads",
     "nice",
