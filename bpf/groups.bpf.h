@@ -8,6 +8,10 @@
 
 #include "parties.bpf.h"
 
+/* Whether the kernel, as before 7.0, does not tell of cpu.idle, so that each scan looks at some cgroups (scans.bpf.h): all within a second. */
+const volatile bool asks_for_idle;
+#define IDLE_LOOKS 256
+
 /* Cgroups that are told apart at all. */
 #define GROUPS_KNOWN 8192
 
@@ -129,6 +133,38 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_cgroup_init, struct cgroup *cgroup, struct 
 	}
 	/* Without room its tasks count as its parent's. */
 	bpf_map_update_elem(&group_ids, &id, &group, BPF_ANY);
+	return 0;
+}
+
+/* Looks whether the cgroup of @party is idle. */
+static __noinline int ask_idle(struct party *party)
+{
+	struct cgroup *cgroup = party ? bpf_cgroup_from_id(party->id) : NULL;
+	struct cgroup_subsys_state *css;
+
+	if (!cgroup)
+		return 0;
+	css = cgroup->subsys[bpf_core_enum_value(enum cgroup_subsys_id, cpu_cgrp_id)];
+	/* The first member of a task_group is its css. */
+	if (css && party->id == cgroup->kn->id)
+		set_idle(party, BPF_CORE_READ((struct task_group *)css, idle));
+	bpf_cgroup_release(cgroup);
+	return 0;
+}
+
+/* The same of the next some cgroups. */
+static __noinline int ask_some_idle(void)
+{
+	static u32 next;
+	u32 i;
+
+	bpf_for(i, 0, IDLE_LOOKS) {
+		u32 index = next++ % GROUPS;
+		struct party *party = index ? try_party(index) : NULL;
+
+		if (party && party->id)
+			ask_idle(party);
+	}
 	return 0;
 }
 

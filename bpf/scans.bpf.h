@@ -276,6 +276,8 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 		compare_clocks();
 		share_out();
 	}
+	if (asks_for_idle)
+		ask_some_idle();
 	count_running();
 	weigh_root(weighed_at, now);
 	weighed_at = now;

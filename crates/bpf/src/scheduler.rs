@@ -126,6 +126,7 @@ impl Scheduler {
             rodata.nr_domains = domains.number;
             rodata.domain_of_cpus = *domains.of_cpus;
             rodata.late_cpus = *domains.late;
+            rodata.asks_for_idle = has_op("cgroup_set_weight") && !has_op("cgroup_set_idle");
         }
         let ops = open.struct_ops.appease_ops_mut();
         ops.exit_dump_len = options.exit_dump_len;
@@ -151,7 +152,7 @@ impl Scheduler {
             open.progs.appease_cgroup_set_bandwidth.set_autoload(false);
         }
         if !has_op("cgroup_set_idle") {
-            debug!("this kernel's sched_ext is not told of cpu.idle");
+            debug!("this kernel's sched_ext is not told of cpu.idle: it looks itself");
             ops.cgroup_set_idle = std::ptr::null_mut();
             open.progs.appease_cgroup_set_idle.set_autoload(false);
         }
