@@ -198,7 +198,8 @@ fn probe_sched_ext(root: &Path) -> SchedExt {
     }
 }
 
-/// A partition of cpusets isolates CPUs, too, and does not hinder sched_ext; the kernel lists both alike.
+/// Both are asked: of the flags of `isolcpus` not all take CPUs from the scheduler, and what isolates them later, as a partition of cpusets
+/// does, is no hindrance, whether a kernel lists it or not.
 fn probe_isolated(root: &Path) -> String {
     let word = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     if !word("proc/cmdline").split_whitespace().any(|parameter| parameter.starts_with("isolcpus=")) {
