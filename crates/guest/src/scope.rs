@@ -8,7 +8,8 @@ use std::{
 
 use anyhow::{Context, Result};
 
-const ROOT: &str = "/sys/fs/cgroup";
+/// The root of all cgroups.
+pub const ROOT: &str = "/sys/fs/cgroup";
 /// The kernel's default, written nevertheless: it is what the scheduler's name promises.
 const WEIGHT: &str = "100";
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-const ROOT: &str = "/sys/fs/cgroup";
+use crate::scope::ROOT;
 
 /// A cgroup.
 pub struct Cgroup(PathBuf);
