@@ -32,7 +32,7 @@ endif
 
 .PHONY: build
 build: deps ## release build of all programs
-	$(CARGO) build $(LOCKED) --release --workspace --bins
+	$(CARGO) build $(LOCKED) --release --workspace
 
 .PHONY: lab
 lab: build ## release build, and the images of all scenarios

@@ -96,11 +96,16 @@ pub fn start_typed(
 fn command_line(load: Load, quiet: &str) -> Option<String> {
     match load {
         Load::None | Load::Users(_) | Load::All => None,
-        Load::Hogs(n) => Some(format!("exec stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp")),
+        Load::Hogs(n) => Some(format!("exec {}", hogs(n))),
+        Load::IdleHogs(n) => Some(format!("exec chrt --idle 0 {}", hogs(n))),
         Load::Build(n) => {
             Some(format!("cd {BUILD_DIR} && while make {quiet} clean && make {quiet} -j {n}; do :; done"))
         }
     }
+}
+
+fn hogs(n: u32) -> String {
+    format!("stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp")
 }
 
 /// A shell's script that starts so many hogs, each in a group of its own.
@@ -166,7 +171,7 @@ impl Competitor {
     fn runs_wholly(&self) -> bool {
         match self.load {
             Load::None | Load::Users(_) | Load::All => true,
-            Load::Hogs(n) => {
+            Load::Hogs(n) | Load::IdleHogs(n) => {
                 let is_hog = |child: &&u32| {
                     fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|comm| comm.trim() == HOG)
                 };

@@ -35,7 +35,6 @@ mod spinner;
 mod system;
 mod trace;
 mod tree;
-mod turns;
 mod typist;
 mod verified;
 mod visitor;

@@ -36,7 +36,6 @@ use crate::{
     spinner::Spinner,
     system,
     trace::{Trace, Traced},
-    turns,
     typist::{self, Crew},
 };
 
@@ -176,7 +175,6 @@ impl<'a> Session<'a> {
         let (own, typists) = if mixed { (ABOVE_MIXES, ABOVE_MIXES) } else { (SESSION_PRIORITY, TYPIST_PRIORITY) };
         set_realtime(rustix::process::getpid().as_raw_nonzero().get(), own)?;
         system::tune();
-        turns::bound(job.machine)?;
         let mut session = Self {
             scopes: if job.machine.layout.is_flat() { kind.scopes()? } else { Scopes::each_its_own()? },
             spinner: Some(Spinner::start(job.machine.mode)?),

@@ -132,7 +132,7 @@ pub struct RunArgs {
     /// Run all schedulers one after another in one machine: for parallel mode, where two boots hardly compare
     #[arg(long, conflicts_with = "screenshots")]
     pub same_boot: bool,
-    /// Loads: none, all, hogs:N, build:N, users:N [default: those of the scenario]
+    /// Loads: none, all, hogs:N, idle:N, build:N, users:N [default: those of the scenario]
     #[arg(long, value_delimiter = ',')]
     pub load: Vec<Load>,
     /// Kernels: default, a series (6.18) or a version (6.18.15)

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// A background load, written `none`, `hogs:N`, `build:N`, `users:N` or `all`.
+/// A background load, written `none`, `hogs:N`, `idle:N`, `build:N`, `users:N` or `all`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Load {
@@ -12,6 +12,8 @@ pub enum Load {
     None,
     /// `stress-ng --cpu N`: N processes that never block.
     Hogs(u32),
+    /// The same processes in class `SCHED_IDLE`: CPUs are as busy, and nobody has to be waited for.
+    IdleHogs(u32),
     /// `make -j N` over a generated C tree, begun again whenever it is done.
     Build(u32),
     /// N users log in from the far side, and each does what the scenario's ssh application says: they compete with each
@@ -21,9 +23,9 @@ pub enum Load {
     All,
 }
 
-/// A load that is not of one of the five forms.
+/// A load that is not of one of the six forms.
 #[derive(Debug, thiserror::Error)]
-#[error("load \"{0}\" is not known: write none, all, hogs:N, build:N or users:N with N from 1 to 1024")]
+#[error("load \"{0}\" is not known: write none, all, hogs:N, idle:N, build:N or users:N with N from 1 to 1024")]
 pub struct ParseLoadError(String);
 
 impl FromStr for Load {
@@ -40,6 +42,7 @@ impl FromStr for Load {
         let count = count.parse().ok().filter(|n| (1..=1024).contains(n)).ok_or_else(wrong)?;
         match kind {
             "hogs" => Ok(Self::Hogs(count)),
+            "idle" => Ok(Self::IdleHogs(count)),
             "build" => Ok(Self::Build(count)),
             "users" => Ok(Self::Users(count)),
             _ => Err(wrong()),
@@ -66,6 +69,7 @@ impl fmt::Display for Load {
         match self {
             Self::None => f.write_str("none"),
             Self::Hogs(n) => write!(f, "hogs:{n}"),
+            Self::IdleHogs(n) => write!(f, "idle:{n}"),
             Self::Build(n) => write!(f, "build:{n}"),
             Self::Users(n) => write!(f, "users:{n}"),
             Self::All => f.write_str("all"),

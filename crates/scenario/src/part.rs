@@ -51,7 +51,7 @@ impl Scenario {
     pub(crate) fn parts_accept(&self, load: Load) -> Result<(), String> {
         match (self.parts.is_empty(), load) {
             (true, Load::All) => Err(format!("load all: scenario \"{}\" has no parts", self.name)),
-            (false, Load::Hogs(_) | Load::Build(_) | Load::Users(_)) => Err(format!(
+            (false, Load::Hogs(_) | Load::IdleHogs(_) | Load::Build(_) | Load::Users(_)) => Err(format!(
                 "load {load}: the parts of scenario \"{}\" are each other's load: allowed is none or all",
                 self.name
             )),

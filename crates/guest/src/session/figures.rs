@@ -203,7 +203,7 @@ pub(super) fn add_sched(sched: &Sched, job: &Job, length_ns: u64, metrics: &mut 
     }
     scalar(metrics, "load_share_pct", share(sched.load_ran_ns));
     scalar(metrics, "load_longest_gap_ms", to_ms(sched.load_longest_wait_ns));
-    if let Load::Hogs(_) = job.load {
+    if let Load::Hogs(_) | Load::IdleHogs(_) = job.load {
         let hogs = || sched.load_tasks.iter().filter(|task| task.comm == "stress-ng-cpu" || task.ran_ns > 0);
         let shares: Vec<f64> = hogs().map(|task| share(task.ran_ns)).collect();
         let gaps: Vec<f64> = hogs().map(|task| to_ms(task.longest_wait_ns)).collect();

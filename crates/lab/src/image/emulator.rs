@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::{
     debian::{Archive, RELEASE},
@@ -33,17 +33,27 @@ const DEVICES: &str = "usr/lib/x86_64-linux-gnu/qemu";
 /// Firmware.
 const DATA: [&str; 2] = ["usr/share/qemu", "usr/share/seabios"];
 
+/// Our plugin, as cargo names it.
+const TURNS: &str = "libappease_turns.so";
+
 /// An unpacked QEMU.
 #[derive(Debug, Clone)]
 pub struct Emulator {
     root: PathBuf,
+    turns: PathBuf,
 }
 
 impl Emulator {
-    /// The one that was unpacked at `root`.
+    /// The one that was unpacked at `root`, and the plugin for machines whose CPUs take turns.
     #[must_use]
-    pub fn at(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+    pub fn at(root: impl Into<PathBuf>, turns: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), turns: turns.into() }
+    }
+
+    /// The plugin that bounds the turns of a machine's CPUs (`crates/turns`).
+    #[must_use]
+    pub fn turns(&self) -> &Path {
+        &self.turns
     }
 
     /// QEMU as a command that ends with us, without arguments.
@@ -65,6 +75,8 @@ impl Emulator {
 /// # Errors
 /// When it is not there and cannot be fetched.
 pub fn emulator(layout: &Layout, store: &Store) -> Result<Emulator> {
+    let turns = layout.program(TURNS);
+    ensure!(turns.is_file(), "the emulator's plugin is not built ({} is not there): run `make build`", turns.display());
     let root = store.get("emulator", &[RECIPE, RELEASE, PACKAGE].join("\n"), |part| {
         require(&[Program::APT])?;
         free_space(part, SPACE_MIB, "unpacking the emulator")?;
@@ -80,9 +92,9 @@ pub fn emulator(layout: &Layout, store: &Store) -> Result<Emulator> {
                 .run(Some(&step))?;
         }
         keep_needed(part)?;
-        let version = Emulator::at(part).command().arg("--version").output();
+        let version = Emulator::at(part, &turns).command().arg("--version").output();
         let version = version.context("start the unpacked qemu-system-x86_64")?;
-        anyhow::ensure!(
+        ensure!(
             version.status.success(),
             "the unpacked qemu-system-x86_64 does not start: {}",
             String::from_utf8_lossy(&version.stderr).trim()
@@ -91,7 +103,7 @@ pub fn emulator(layout: &Layout, store: &Store) -> Result<Emulator> {
         step.done();
         Ok(())
     })?;
-    Ok(Emulator::at(root))
+    Ok(Emulator::at(root, turns))
 }
 
 /// Removes all but libraries, firmware and the program.

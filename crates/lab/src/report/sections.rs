@@ -125,9 +125,10 @@ fn weight(load: Load) -> (u8, u32) {
     match load {
         Load::None => (0, 0),
         Load::Hogs(n) => (1, n),
-        Load::Build(n) => (2, n),
-        Load::Users(n) => (3, n),
-        Load::All => (4, 0),
+        Load::IdleHogs(n) => (2, n),
+        Load::Build(n) => (3, n),
+        Load::Users(n) => (4, n),
+        Load::All => (5, 0),
     }
 }
 

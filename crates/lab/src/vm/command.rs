@@ -25,11 +25,6 @@ const PARAMETERS: &str =
 const TRANSLATED_CPU: &str = "qemu64,+rdrand";
 /// What the processor's random numbers begin with: runs repeat.
 const SEED: u32 = 1;
-/// The clock chip of an exact machine with several CPUs: it counts virtual time, and begins with the same date each time.
-const CLOCK_CHIP: &str = "base=2026-01-01T00:00:00,clock=vm";
-/// No driver for it in the kernel. Its periodic timer bounds the turns of the CPUs; nobody is to answer its interrupts, each
-/// of which would cost the guest some thousand instructions (`appease-guest`, module `turns`).
-const NO_CLOCK_DRIVER: &str = "initcall_blacklist=cmos_init";
 /// The graphics card of a machine whose kernel does not see what is drawn on the plain one.
 const OLDER_CARD: &str = "virtio-gpu-pci,xres=1920,yres=1080";
 /// How long KVM may take to boot a kernel, when it is tried out.
@@ -152,6 +147,9 @@ fn arguments(spec: &Spec) -> Vec<OsString> {
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
     add(&["-machine", "pc", "-m", &MEMORY_MIB.to_string(), "-smp", &processors(spec)]);
     spec.accelerator.arguments().iter().for_each(|word| add(&[word]));
+    if takes_turns {
+        add(&["-plugin", &escaped(spec.emulator.turns())]);
+    }
     add(&["-nodefaults", "-nographic", "-no-reboot"]);
     add(&[
         "-kernel",
@@ -159,12 +157,8 @@ fn arguments(spec: &Spec) -> Vec<OsString> {
         "-initrd",
         &spec.kernel.initramfs.display().to_string(),
     ]);
-    let turns = if takes_turns { NO_CLOCK_DRIVER } else { "" };
-    let parameters = [PARAMETERS, turns, &spec.parameters];
+    let parameters = [PARAMETERS, &spec.parameters];
     add(&["-append", &parameters.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ")]);
-    if takes_turns {
-        add(&["-rtc", CLOCK_CHIP]);
-    }
     let card = if spec.kernel.draws_unseen() { OLDER_CARD } else { "bochs-display" };
     add(&["-vga", "none", "-device", card]);
     add(&["-audiodev", "none,id=a0", "-device", "intel-hda", "-device", "hda-duplex,audiodev=a0"]);
@@ -240,7 +234,7 @@ mod tests {
 
     fn spec(accelerator: Accelerator, cpus: u32) -> Spec {
         Spec {
-            emulator: Emulator::at("emulator"),
+            emulator: Emulator::at("emulator", "/project/libturns.so"),
             accelerator,
             cpus,
             caches: 1,
@@ -314,7 +308,7 @@ mod tests {
         let text = text(&spec);
         let one_thread = text.contains("thread=single") && text.contains("-smp 4");
         assert!(
-            one_thread && text.contains("cmos_init appease.shell\n-rtc base=2026-01-01T00:00:00,clock=vm\n"),
+            one_thread && text.contains("seed 1\n-icount shift=0,sleep=off\n-plugin /project/libturns.so\n"),
             "{text}"
         );
     }
