@@ -23,8 +23,15 @@ pub fn words() -> [String; 2] {
 /// branch or an access to memory are the cheapest. So the steps are written out.
 pub fn burn() -> Result<()> {
     take_name(NAME)?;
-    let mut state = 1_u64;
     loop {
+        compute(u64::MAX);
+    }
+}
+
+/// So many times forty-eight steps.
+pub fn compute(times: u64) {
+    let mut state = 1_u64;
+    for _ in 0..times {
         state = black_box(sixteen_steps(sixteen_steps(sixteen_steps(state))));
     }
 }

@@ -65,6 +65,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-late                            check CPUs that come after our scheduler
        appease-guest check-isolated                        check what is said where CPUs are isolated
        appease-guest check-clock                           check clocks, the saving of power, and fast CPUs
+       appease-guest check-turns                           check that the machine's CPUs have equal parts of it
        appease-guest check-leaving                         check what our scheduler leaves behind
        appease-guest check-nice                            check whose nice values are changed, and given back";
 
@@ -93,6 +94,8 @@ fn main() -> ExitCode {
         ["check-late"] => classes::check_late(),
         ["check-isolated"] => classes::check_isolated(),
         ["check-clock"] => classes::check_clock(),
+        ["check-turns"] => classes::check_turns(),
+        ["work", how @ ("plainly" | "with-timers")] => classes::work(how),
         ["check-leaving"] => classes::check_leaving(),
         ["check-nice"] => classes::check_nice(),
         ["burn"] => hog::burn(),

@@ -13,6 +13,7 @@ mod realtime;
 mod requests;
 mod speed;
 mod task;
+mod turns;
 mod weights;
 
 use std::{fs::File, io::Read, process::Command, time::Duration};
@@ -21,6 +22,7 @@ use anyhow::{Context, Result, anyhow};
 pub use requests::{ask as ask_requests, serve as serve_requests};
 use rustix::time::{ClockId, clock_gettime};
 use task::Task;
+pub use turns::work;
 
 use crate::{
     check::{Verdicts, figure},
@@ -59,6 +61,11 @@ pub fn check_isolated() -> Result<()> {
 /// `check-clock`: what clock CPUs are asked for, the saving of power, and fast CPUs beside slow ones. Starts our scheduler itself; needs four CPUs.
 pub fn check_clock() -> Result<()> {
     carry_out(power::check)
+}
+
+/// `check-turns`: that the machine's CPUs have equal parts of it.
+pub fn check_turns() -> Result<()> {
+    carry_out(turns::check)
 }
 
 /// `check-leaving`: what our scheduler leaves behind when it ends, or is killed. Starts it itself.

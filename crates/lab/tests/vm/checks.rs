@@ -156,7 +156,7 @@ const CONTOUR: [(&str, f64, f64); 3] = [("typing", 1.05, 1.1), ("video", 1.05, 1
 const CONTOUR_KERNEL: &str = "6.18";
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 20] = [
+pub const SHORT: [&str; 21] = [
     "apache",
     "background",
     "classes",
@@ -175,6 +175,7 @@ pub const SHORT: [&str; 20] = [
     "scroll",
     "sense",
     "shares",
+    "turns",
     "typing",
     "video",
 ];
@@ -283,6 +284,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         checks.push(Check::on(kernel, "kernel_schedules_as_before_without_us", leaving));
         checks.push(Check::on(kernel, "clock_goes_by_what_runs", power));
         checks.push(Check::on(kernel, "cpus_may_come_late_or_be_isolated", late_and_isolated));
+        checks.push(Check::on(kernel, "cpus_of_the_laboratory_are_equal", turns));
         for (cpus, caches) in of_form(full, &[(1, 1)], &[(1, 1), (4, 1), (4, 2)]) {
             let shares = move |machines: &Machines, kernel: &str| shares(machines, kernel, *cpus, *caches);
             checks.push(Check::on(kernel, &format!("shares_are_kept_on_{cpus}_cpus_with_{caches}_caches"), shares));
@@ -1005,6 +1007,11 @@ fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
 /// What clock CPUs are asked for, and the saving of power: the guest's own checks.
 fn power(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     checked(machines, Spec::new("clock", "eevdf", "none").on(kernel).on_cpus(4)).map(drop)
+}
+
+/// The laboratory's own machine: the guest's own checks.
+fn turns(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("turns", "eevdf", "none").on(kernel).on_cpus(4)).map(drop)
 }
 
 /// CPUs that were off at the start, and those that are isolated: the guest's own checks.
