@@ -41,7 +41,7 @@ const fn is_one(number: &u32) -> bool {
 }
 
 /// How programs are put into cgroups.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Grouping {
     /// All in the root group.

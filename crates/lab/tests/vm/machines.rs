@@ -11,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, bail, ensure};
-use appease_scenario::{Metric, Outcome, Report, Run, Summary};
+use appease_scenario::{Grouping, Metric, Outcome, Report, Run, Summary};
 
 use crate::checks::{NICE_KERNEL, SHORT};
 
@@ -34,8 +34,8 @@ pub struct Spec {
     pub cpus: u32,
     /// Last-level caches of the machine.
     pub caches: u32,
-    /// All programs in one cgroup.
-    pub flat: bool,
+    /// How programs are put into cgroups.
+    pub layout: Grouping,
 }
 
 impl Spec {
@@ -50,7 +50,7 @@ impl Spec {
             settle_s: None,
             cpus: 1,
             caches: 1,
-            flat: false,
+            layout: Grouping::Scopes,
         }
     }
 
@@ -79,8 +79,13 @@ impl Spec {
     }
 
     /// The same, all programs in one cgroup.
-    pub fn flat(mut self) -> Self {
-        self.flat = true;
+    pub fn flat(self) -> Self {
+        self.laid_out(Grouping::Flat)
+    }
+
+    /// The same, programs put into cgroups that way.
+    pub fn laid_out(mut self, layout: Grouping) -> Self {
+        self.layout = layout;
         self
     }
 
@@ -100,7 +105,7 @@ impl std::fmt::Display for Spec {
         if self.caches > 1 {
             write!(f, ", {} caches", self.caches)?;
         }
-        if self.flat { write!(f, ", flat") } else { Ok(()) }
+        if self.layout == Grouping::Scopes { Ok(()) } else { write!(f, ", {}", self.layout) }
     }
 }
 
@@ -222,7 +227,8 @@ impl Machines {
             more.extend(cpus.iter().flat_map(|cpus| ["--mode", "exact", "--cpus", cpus]));
             let caches = (spec.caches > 1).then(|| spec.caches.to_string());
             more.extend(caches.iter().flat_map(|caches| ["--caches", caches]));
-            more.extend(["--layout", if spec.flat { "flat" } else { "scopes" }]);
+            let layout = spec.layout.to_string();
+            more.extend(["--layout", &layout]);
             more.extend((self.form == Form::Short).then_some("--short"));
             let runs = self.make(spec.scenario, spec.scheduler, spec.load, &more);
             self.give_processors(1);
