@@ -250,8 +250,9 @@ static __always_inline s32 plain_cpu_near(u32 home, bool fast_only, struct task_
 }
 
 /*
- * The CPU that does the least important work among those that @p may run on: this one, the one where
- * @p ran, others of its domain, those of other domains; -1: all do better, as far as they were looked at.
+ * The CPU that does the least important work among those that @p may run on: this one, if it shares a cache with the one where @p
+ * ran, that one, others of its domain, those of other domains; -1: all do better, as far as they were looked at. What nobody waits
+ * for runs here only where an interrupt or a plain task woke @p, so its data is where it ran.
  */
 __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 key, u64 mono)
 {
@@ -265,7 +266,8 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 		if (found >= 0)
 			return found;
 	}
-	if (here != cpu && bpf_cpumask_test_cpu(here, allowed) && worth_of(here, queue, key, mono) == WORTH_NOTHING)
+	if (here != cpu && domain_of(here) == home && bpf_cpumask_test_cpu(here, allowed) &&
+	    worth_of(here, queue, key, mono) == WORTH_NOTHING)
 		return here;
 	worth = worth_of(cpu, queue, key, mono);
 	if (worth == WORTH_NOTHING)
@@ -342,7 +344,7 @@ static __always_inline void call(struct task_struct *p, u32 queue, s32 victim)
 
 	if (called)
 		called->is_called = 1;
-	if (cctx && timer && !cctx->stays && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+	if (cctx && timer && !cctx->stays && domain_of(here) == domain_of(victim) && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
 		cctx->stays = 1;
 		cctx->stays_in = queue;
 		cctx->next_cpu = victim;

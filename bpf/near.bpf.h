@@ -6,8 +6,8 @@
  * only after PLACEMENT_MOVE_NS: most waits are over sooner, and the task finds its cache warm. Each domain has one timer for
  * that, which is set only while another domain has an idle CPU for a task that waits.
  *
- * What somebody waits for takes any idle CPU at once, and so do new tasks, which have nothing in a cache yet, and who is
- * woken by a task that is about to sleep (SCX_WAKE_SYNC): their data is where the waker is.
+ * What somebody waits for displaces plain work of its own domain. Where none runs, it takes any idle CPU at once. So do new tasks,
+ * which have nothing in a cache yet, and who is woken by a task that is about to sleep (SCX_WAKE_SYNC): their data is where the waker is.
  *
  * Limits: the timer calls one CPU. If that has got other work meanwhile, the next task that is queued sets it again.
  */

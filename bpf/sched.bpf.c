@@ -104,7 +104,10 @@ __noinline s32 wake_in_domains(struct task_struct *p __arg_trusted, s32 prev_cpu
 	if (fast_domains)
 		return tctx ? cpu_by_speed(p, prev_cpu, wakes_attended(p, tctx)) : WAKES_ANYWHERE;
 	cpu = wake_near(p, prev_cpu, wake_flags);
-	return cpu == WAKES_THERE && tctx && wakes_attended(p, tctx) ? WAKES_ANYWHERE : cpu;
+	if (cpu != WAKES_THERE || !tctx || !wakes_attended(p, tctx))
+		return cpu;
+	/* Plain work of its domain makes way for it, and it finds its cache warm. */
+	return domain_at(domain_of(prev_cpu))->plain_cpus ? WAKES_THERE : WAKES_ANYWHERE;
 }
 
 s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 wake_flags)

@@ -9,7 +9,7 @@
  *
  *	d ^ n			(domains are numbered by memory node, so small n are near)
  *
- * A wake-up of the attended lane looks at the CPU that woke the task, at the one where it ran last, then at
+ * A wake-up of the attended lane looks at the CPU that woke the task, if it is of the same domain, at the one where it ran last, then at
  * PLACEMENT_CPU_LOOKS CPUs in each of PLACEMENT_DOMAIN_LOOKS domains, nearest first, of those that run what nobody waits
  * for; and last at PLACEMENT_CPU_LOOKS CPUs of its own domain by turns, for one that serves somebody less unhappy.
  *

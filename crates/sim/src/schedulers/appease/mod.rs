@@ -191,8 +191,8 @@ impl Appease {
         if self.cpus[cpu as usize].turn && !self.fair.is_modest(queue) { Worth::Keeping } else { Worth::Nothing }
     }
 
-    /// A CPU that does less important work than a task would which wakes up: the one that woke it, the one where it ran,
-    /// others of its domain, those of other domains. As far as they are looked at, as `find_victim()` does.
+    /// A CPU that does less important work than a task would which wakes up: the one that woke it, if it is of the same domain, the one
+    /// where it ran, others of its domain, those of other domains. As far as they are looked at, as `find_victim()` does.
     fn find_victim(&mut self, machine: &Machine, task: TaskId, key: u64, waking: Option<CpuId>) -> Option<CpuId> {
         let (own, queue) = (machine.task(task).cpu, self.queue_for(task));
         let mut looks = 0;
@@ -201,14 +201,15 @@ impl Appease {
             this.worth_of(machine, cpu, queue, key)
         };
         let mut find = || {
-            if let Some(cpu) = waking.filter(|&cpu| cpu != own && worth(self, cpu) == Worth::Nothing) {
+            let home = self.domains.of(own);
+            let near = waking.filter(|&cpu| cpu != own && self.domains.of(cpu) == home);
+            if let Some(cpu) = near.filter(|&cpu| worth(self, cpu) == Worth::Nothing) {
                 return Some(cpu);
             }
             let worth_of_own = worth(self, own);
             if worth_of_own == Worth::Nothing {
                 return Some(own);
             }
-            let home = self.domains.of(own);
             for domain in std::iter::once(home).chain(self.domains.others(home)).take(PLACEMENT_DOMAIN_LOOKS as usize) {
                 let mut cpus = self.domains.plain_cpus(domain).take(PLACEMENT_CPU_LOOKS as usize);
                 if let Some(cpu) = cpus.find(|&cpu| worth(self, cpu) == Worth::Nothing) {
