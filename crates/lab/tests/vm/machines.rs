@@ -332,6 +332,7 @@ fn kept(scenario: &str, arguments: &[&str]) -> anyhow::Result<PathBuf> {
         lab.to_owned(),
         programs.join("appease"),
         programs.join("appease-guest"),
+        programs.join("libappease_turns.so"),
         root().join(scenario),
         target.join("lab/kernels.json"),
     ];
