@@ -7,7 +7,7 @@
  * that, which is set only while another domain has an idle CPU for a task that waits.
  *
  * What somebody waits for displaces plain work of its own domain. Where none runs, it takes any idle CPU at once. So do new tasks,
- * which have nothing in a cache yet, and who is woken by a task that is about to sleep (SCX_WAKE_SYNC): their data is where the waker is.
+ * which have nothing in a cache yet, and a task that another one wakes which is about to sleep (SCX_WAKE_SYNC): its data is there.
  *
  * Limits: the timer calls one CPU. If that has got other work meanwhile, the next task that is queued sets it again.
  */

@@ -96,25 +96,32 @@ pub fn start_typed(
 fn command_line(load: Load, quiet: &str) -> Option<String> {
     match load {
         Load::None | Load::Users(_) | Load::All => None,
-        Load::Hogs(n) => Some(format!("exec {}", hogs(n))),
-        Load::IdleHogs(n) => Some(format!("exec chrt --idle 0 {}", hogs(n))),
+        Load::Hogs(_) | Load::IdleHogs(_) => {
+            let (program, n) = hogs(load)?;
+            Some(format!("exec {program} --quiet --sync-start --cpu {n} --temp-path /tmp"))
+        }
         Load::Build(n) => {
             Some(format!("cd {BUILD_DIR} && while make {quiet} clean && make {quiet} -j {n}; do :; done"))
         }
     }
 }
 
-fn hogs(n: u32) -> String {
-    format!("stress-ng --quiet --sync-start --cpu {n} --temp-path /tmp")
+/// What starts a load's hogs, and how many there are.
+fn hogs(load: Load) -> Option<(&'static str, u32)> {
+    match load {
+        Load::Hogs(n) => Some(("stress-ng", n)),
+        Load::IdleHogs(n) => Some(("chrt --idle 0 stress-ng", n)),
+        Load::None | Load::Build(_) | Load::Users(_) | Load::All => None,
+    }
 }
 
 /// A shell's script that starts so many hogs, each in a group of its own.
-fn each_in_its_own(hogs: u32, scopes: Scopes) -> Result<String> {
+fn each_in_its_own(program: &str, hogs: u32, scopes: Scopes) -> Result<String> {
     let mut script = String::new();
     for hog in 0..hogs {
         let Some(dir) = scopes.of(&format!("load-{hog}"))? else { bail!("there are no groups to put hogs into") };
         let enter = format!("{TOOLS}/appease-guest enter --scope {}", dir.display());
-        script.push_str(&format!("{enter} stress-ng --quiet --cpu 1 --temp-path /tmp & "));
+        script.push_str(&format!("{enter} {program} --quiet --cpu 1 --temp-path /tmp & "));
     }
     Ok(script + "wait")
 }
@@ -123,8 +130,10 @@ fn each_in_its_own(hogs: u32, scopes: Scopes) -> Result<String> {
 fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor> {
     let Some((far, user)) = starter.user else {
         let shares = starter.first.filter(|_| starter.layout == Grouping::ScopesShared);
-        let script = match load {
-            Load::Hogs(n) if starter.layout == Grouping::ScopesMany => each_in_its_own(n, starter.scopes)?,
+        let script = match hogs(load) {
+            Some((program, n)) if starter.layout == Grouping::ScopesMany => {
+                each_in_its_own(program, n, starter.scopes)?
+            }
             _ => script.to_owned(),
         };
         let launch = Launch::new("load", starter.scopes, &["sh", "-c", &script]);

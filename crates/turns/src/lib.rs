@@ -2,8 +2,8 @@
 //!
 //! Problem: the emulator executes the CPUs of an exact machine one after another, each up to its part of the time until the machine's next
 //! timer, or until something else ends the turn. Ticks are 4 ms apart, so a message to a busy CPU came up to 4 ms late, which no
-//! real machine does. And CPUs whose turns end sooner have less of the machine: beside 16 hogs on four CPUs, a command whose work takes 640 ms
-//! there took 528.
+//! real machine does. And a CPU has less of the machine if its turns end sooner: beside 16 hogs on four CPUs, a command of 640 ms
+//! of work took 528.
 //!
 //! Rule: a turn is over after so many instructions ([`TURN`]). The emulator tells at each block of translated instructions, and
 //! we count. To end a turn, we have it move virtual time to a moment that has passed, which changes nothing, but is done between two turns.

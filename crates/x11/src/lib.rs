@@ -35,8 +35,8 @@ use crate::{agent::Agent, display::Display, focus::Focus, state::StateFile};
 
 pub use crate::{display::SELECTION, error::Error};
 
-/// What the server tells comes with a key that moves the focus, whose way is on; nobody waits for us. The longest such key without load is on
-/// the screen after 1.4 milliseconds.
+/// What the server tells comes with a key that moves the focus. That one is still on its way, and nobody waits for us: without load it is
+/// on the screen after 1.4 milliseconds at most.
 const ASIDE: Duration = Duration::from_millis(5);
 
 /// Serves a display, that of `DISPLAY` if none is named, until a signal asks it to end or the X server is gone. What it

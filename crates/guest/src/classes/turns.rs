@@ -1,4 +1,4 @@
-//! That the CPUs of an exact machine have equal parts of it, also one whose timer is set again and again: the laboratory's own
+//! That the CPUs of an exact machine have equal parts of it, also where a CPU sets its timer again and again: the laboratory's own
 //! promise, without which figures of several CPUs mean nothing.
 
 use std::process::Command;

@@ -44,7 +44,7 @@ pub struct Emulator {
 }
 
 impl Emulator {
-    /// The one that was unpacked at `root`, and the plugin for machines whose CPUs take turns.
+    /// The one that was unpacked at `root`, and the plugin for machines of several CPUs.
     #[must_use]
     pub fn at(root: impl Into<PathBuf>, turns: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), turns: turns.into() }
