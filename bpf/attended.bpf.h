@@ -355,6 +355,67 @@ static __always_inline void call(struct task_struct *p, u32 queue, s32 victim)
 	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }
 
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct timer);
+} compare_timers SEC(".maps");
+
+/* An attended task has run on @cpu for a piece while others waited: ops.dispatch() compares them, and starts the timer anew. */
+static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
+{
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(*cpu);
+	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
+	struct task_ctx *tctx;
+	u64 ran;
+
+	if (!cctx)
+		return 0;
+	/* Whoever comes after a realtime task or the other lanes begins anew. */
+	tctx = curr && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE) ? try_task_ctx(curr) : NULL;
+	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !domain_at(attended_domain_of(*cpu))->attended) {
+		cctx->compares = 0;
+		return 0;
+	}
+	ran = scx_bpf_now() - cctx->looked_ns;
+	if (ran < PROGRESS_PIECE_NS) {
+		bpf_timer_start(timer, PROGRESS_PIECE_NS - ran, 0);
+		return 0;
+	}
+	cctx->compares = 0;
+	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/*
+ * Attended tasks wait while another one runs on @cpu, that of @cctx. Its key comes later with all that it does, but slices end at ticks: a
+ * key waited 6 ms for a player's picture whose turn was over after 3. So they are compared after a piece. The papers of other
+ * policies have slices.
+ */
+static __always_inline void compare_soon(u32 cpu, struct cpu_ctx *cctx)
+{
+	struct timer *timer;
+
+	if (policy != APPEASE_POLICY_APPEASE || !cctx || cctx->compares)
+		return;
+	timer = bpf_map_lookup_elem(&compare_timers, &cpu);
+	if (!timer)
+		return;
+	cctx->compares = 1;
+	bpf_timer_start(&timer->timer, PROGRESS_PIECE_NS, 0);
+}
+
+__noinline s32 init_compare_timer(u32 cpu)
+{
+	struct timer *timer = bpf_map_lookup_elem(&compare_timers, &cpu);
+
+	if (!timer)
+		return -ENOENT;
+	bpf_timer_init(&timer->timer, &compare_timers, CLOCK_MONOTONIC);
+	return bpf_timer_set_callback(&timer->timer, compare_attended);
+}
+
 /*
  * On one CPU: puts @p into the CPU's own queue, which saves ops.dispatch(). An attended task that wakes up and displaces the
  * running one goes before it. Only for a millisecond after the last ops.dispatch(), while others wait: it gives the other
@@ -420,6 +481,8 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_ATTENDED, domain, queue), slice, key, enq_flags);
 	if (victim < 0) {
 		kick_idle(p);
+		if (may_displace)
+			compare_soon(scx_bpf_task_cpu(p), cpu_ctx_of_task(p));
 		return;
 	}
 	count_sched(CNT_PREEMPTED);

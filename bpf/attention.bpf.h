@@ -64,6 +64,7 @@ struct stamp_key {
 struct handing {
 	u64 at_ns;
 	u64 opened_ns;	 /* rank of the loan */
+	u64 key;	 /* of the request, or of the event */
 	u64 request_id;	 /* 0: an input event, only known readers of channels are lent */
 	u32 pid;	 /* by which task; 0: none */
 	u32 customer;	 /* whose it is; 0: not known */
@@ -78,6 +79,9 @@ struct armed {
 	u32 next_slot;
 	u64 last_id;
 	u64 lifts;	/* lifts so far: somebody who is queued already may have to be moved */
+	u64 moves;	/* so many times a thread that waits has got a request by another one of its process, see place_anew() */
+	u64 moved_from;	/* the queue of the latest */
+	u64 moved_pid;	/* and the thread */
 	u64 listeners;	/* so many times TCP sockets began or ceased to listen */
 	u32 raises;	/* policy rbpe: reads from which sockets raise the reader at the present load, enum appease_raise */
 	u32 weights_version;	/* how often the daemon has said what customers weigh; 0: never */

@@ -92,6 +92,7 @@ static __always_inline void begin_handing(const struct appease_request *request,
 		return;
 	handing->at_ns = now;
 	handing->opened_ns = !request ? now : policy == APPEASE_POLICY_CAS ? request->sent_ns : request->opened_ns;
+	handing->key = request && policy == APPEASE_POLICY_APPEASE ? request_key(request, now) : now;
 	handing->request_id = request ? request->id : 0;
 	handing->customer = request ? request->customer : customer;
 	handing->weight = request ? request->weight : POLICY_WEIGHT_DEFAULT;
@@ -285,6 +286,33 @@ __noinline int note_thread(const struct appease_process *process __arg_nonnull)
 }
 
 /*
+ * The current process has got a request. If another one of its threads read it, the first one, which does the work, may be waiting
+ * for a CPU by what it served before, and nothing wakes it up: its place in the queue is to be by this one. Of a display server
+ * that was about to show a player's picture, keys waited until it was the player's turn.
+ */
+static __always_inline void place_anew(void)
+{
+	struct task_struct *first;
+	struct scx_dispatch_q *queue;
+	u64 ids;
+
+	if (policy != APPEASE_POLICY_APPEASE)
+		return;
+	ids = bpf_get_current_pid_tgid();
+	if (ids >> 32 == (u32)ids)
+		return;
+	first = readable(bpf_get_current_task_btf(), struct task_struct)->group_leader;
+	if (!bpf_core_field_exists(first->scx))
+		return;
+	queue = BPF_CORE_READ(first, scx.dsq);
+	if (!queue)
+		return;
+	armed.moved_from = BPF_CORE_READ(queue, id);
+	armed.moved_pid = ids >> 32;
+	__sync_fetch_and_add(&armed.moves, 1);
+}
+
+/*
  * The current process got something from its customer, or gave it something: opens a request, or takes it for part of
  * the one that it opened less than @same_ns ago on this channel. Whether partners of the process are to be judged.
  */
@@ -338,6 +366,8 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	}
 	tell_current_wanted(process);
 	arm(now);
+	if (access == APPEASE_READ)
+		place_anew();
 	count(APPEASE_CNT_OPENED);
 	return process->has_partners;
 }

@@ -320,18 +320,20 @@ static u32 seen;
 /* Most tasks of a queue among which a lifted one is looked for. */
 #define LIFT_MAX 1024
 
-/* Lifts that were looked after. */
-static u64 lifts_seen;
+/* Lifts, and threads with a new request, that were looked after. */
+static u64 lifts_seen, moves_seen;
 
-__noinline int move_lifted_from(u64 dsq, u64 mono)
+/* Gives those in @dsq who are waited for now their place among the attended: the task @pid, or, if that is 0, all that were lifted. */
+__noinline int move_attended_from(u64 dsq, u64 pid, u64 mono)
 {
 	struct task_struct *p;
 
 	seen = 0;
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct appease_process *process = try_process(p);
+		bool is_one = policy == APPEASE_POLICY_APPEASE && pid;
 
-		if (process && process->lift.until_ns) {
+		if (process && (is_one ? p->pid == pid : process->lift.until_ns)) {
 			struct standing standing;
 
 			judge(p, mono, &standing);
@@ -349,6 +351,8 @@ __noinline int move_lifted_from(u64 dsq, u64 mono)
 				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing.key, mono));
 				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue_in(DSQ_ATTENDED, domain, queue), 0);
 			}
+			if (is_one)
+				break;
 		}
 		if (++seen >= LIFT_MAX)
 			break;
@@ -363,7 +367,7 @@ __noinline int move_lifted_in(u32 domain, u64 mono)
 	u32 i, index;
 
 	if (may_hold(&maybe_idle))
-		move_lifted_from(queue_in(DSQ_IDLE, domain, 0), mono);
+		move_attended_from(queue_in(DSQ_IDLE, domain, 0), 0, mono);
 	look = others_may_wait(domain) ? begin_party_look(domain) : NULL;
 	if (!look)
 		return 0;
@@ -371,20 +375,25 @@ __noinline int move_lifted_in(u32 domain, u64 mono)
 		index = next_party(look);
 		if (index >= PARTIES)
 			break;
-		move_lifted_from(queue_in(DSQ_PARTIES, domain, index), mono);
+		move_attended_from(queue_in(DSQ_PARTIES, domain, index), 0, mono);
 	}
 	return 0;
 }
 
 /*
- * Moves those who hold what an attended task waits for from the queues of the other lanes to that of the attended. Global, as are
- * others that ops.dispatch() calls: the verifier looks through them once, not for each state of who calls.
+ * Moves those who hold what an attended task waits for from the queues of the other lanes to that of the attended, and a thread to its
+ * new place whose process has got a request, see place_anew(). Global, as are others that ops.dispatch() calls: the verifier looks
+ * through them once, not for each state of who calls.
  */
-__noinline int move_lifted(void)
+__noinline int move_waiting_attended(void)
 {
 	u64 mono;
 	u32 i;
 
+	if (policy == APPEASE_POLICY_APPEASE && armed.moves != moves_seen) {
+		moves_seen = armed.moves;
+		move_attended_from(armed.moved_from, armed.moved_pid, bpf_ktime_get_ns());
+	}
 	if (!armed.on || armed.lifts == lifts_seen)
 		return 0;
 	lifts_seen = armed.lifts;
@@ -392,7 +401,7 @@ __noinline int move_lifted(void)
 	bpf_for(i, 0, nr_domains)
 		move_lifted_in(i, mono);
 	if (may_hold(&maybe_background))
-		move_lifted_from(DSQ_BACKGROUND, mono);
+		move_attended_from(DSQ_BACKGROUND, 0, mono);
 	return 0;
 }
 
@@ -498,7 +507,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		standing.attended = false;
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, domain, now, runs_other);
-	move_lifted();
+	move_waiting_attended();
 
 	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
 					     first_attended_key(cpu, domain, &first);
@@ -523,6 +532,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		    (!key || !displaces(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key))) {
 			goes_on_with(cpu, cctx, false);
 			scx_bpf_task_set_slice(prev, slice_ns);
+			if (key)
+				compare_soon(cpu, cctx);
 			return;
 		}
 		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx)) {
@@ -534,6 +545,9 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
 	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(domain))) {
 		goes_on_with(cpu, cctx, false);
+		if (policy == APPEASE_POLICY_APPEASE && key &&
+		    scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, domain, first % FAIR_QUEUES)) > 0)
+			compare_soon(cpu, cctx);
 		return;
 	}
 	goes_on_with(cpu, cctx, !standing.attended);
@@ -812,6 +826,8 @@ static __always_inline s32 init_timers(void)
 
 	bpf_for(i, 0, nr_cpus) {
 		if ((err = init_cpu_timer(i)) || (err = init_stay_timer(i)))
+			return err;
+		if (policy == APPEASE_POLICY_APPEASE && (err = init_compare_timer(i)))
 			return err;
 	}
 	bpf_for(i, 0, nr_domains) {

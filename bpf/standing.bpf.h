@@ -89,6 +89,23 @@ static __always_inline void note_spent(struct task_ctx *tctx, const struct stand
 		tctx->spent_for = standing->spent_for;
 }
 
+/*
+ * The request of @process, if it goes before @own of one of its threads, and may be that one's next: what came from a device, a
+ * terminal or a file, which one thread may read and another one act upon. Of sockets each thread has its own.
+ */
+static __always_inline struct appease_request *try_earlier(const struct appease_process *process, const struct appease_request *own,
+							   u64 mono)
+{
+	struct appease_request *request;
+
+	if (policy != APPEASE_POLICY_APPEASE || process->attention.request_id == own->id)
+		return NULL;
+	request = try_lookup_request(&process->attention, mono);
+	if (!request || request->channel > APPEASE_CHANNEL_FILE || !policy_before(request_key(request, mono), request_key(own, mono)))
+		return NULL;
+	return request;
+}
+
 /* The request that @p serves: what it read itself, else its process's. Sets @standing's request and key. */
 static __always_inline void judge_request(struct task_struct *p, struct appease_process *process, u64 mono,
 					  struct standing *standing)
@@ -99,10 +116,16 @@ static __always_inline void judge_request(struct task_struct *p, struct appease_
 	 */
 	bool threaded = has_threads(p);
 	struct appease_thread *thread = threaded ? bpf_task_storage_get(&threads, p, 0, 0) : NULL;
-	struct appease_request *request = thread ? try_lookup_request(&thread->attention, mono) : NULL;
+	struct appease_request *request = thread ? try_lookup_request(&thread->attention, mono) : NULL, *earlier;
 
 	standing->slot = thread ? thread->attention.slot : 0;
-	if (!request) {
+	if (request) {
+		earlier = try_earlier(process, request, mono);
+		if (earlier) {
+			request = earlier;
+			standing->slot = process->attention.slot;
+		}
+	} else {
 		request = try_lookup_request(&process->attention, mono);
 		standing->slot = process->attention.slot;
 		if (!request) {
@@ -118,6 +141,12 @@ static __always_inline void judge_request(struct task_struct *p, struct appease_
 		standing->spent_for = spent_for(thread && thread->attention.request_id ? &thread->attention : &process->attention);
 	if (request)
 		standing->key = request_key(request, mono) + (standing->helps ? HELPER_NS : 0);
+}
+
+/* Whether @process, which serves a request, goes before that on a loan, see is_promoted(). */
+static __always_inline bool goes_before_on_loan(const struct appease_process *process, const struct standing *standing, u64 mono)
+{
+	return has_loan(process, mono) && policy_before(loan_key(process, mono), standing->key);
 }
 
 /* Says in @standing what @p is worth at @mono. */
@@ -144,9 +173,11 @@ __noinline int judge(struct task_struct *p __arg_trusted, u64 mono, struct stand
 		return 0;
 	}
 	judge_request(p, process, mono, standing);
-	if (standing->request_id) {
+	if (standing->request_id && (policy != APPEASE_POLICY_APPEASE || !goes_before_on_loan(process, standing, mono))) {
 		standing->attended = true;
 	} else if (has_loan(process, mono)) {
+		standing->request_id = 0;
+		standing->helps = standing->is_free = false;
 		standing->attended = true;
 		standing->on_loan = true;
 		standing->key = loan_key(process, mono);
@@ -252,12 +283,23 @@ static __always_inline bool end_answered(struct task_struct *p, const struct app
 }
 
 /*
+ * Whether @process, which serves a request, is about to come to one that goes before that: by what the current task, or the device,
+ * hands on. A display server that works for a player, which had much of the CPU, would come to a key when it is the player's turn.
+ */
+static __always_inline bool is_promoted(const struct handing *handing, const struct appease_request *request, u64 mono)
+{
+	return policy == APPEASE_POLICY_APPEASE && request->id != handing->request_id &&
+	       policy_before(handing->key, request_key(request, mono));
+}
+
+/*
  * The current task wakes @p: does it hand something on to it? Gives a loan to known readers of channels that an input
  * event wakes, to processes that an attended write wakes, and to those that served a request a short while ago. True: it did.
  */
 static __always_inline bool consider_loan(struct task_struct *leader, struct appease_process *process, struct task_ctx *tctx, u64 mono)
 {
 	struct handing *handing = this_handing();
+	struct appease_request *request;
 	u32 weight = POLICY_WEIGHT_DEFAULT;
 	u64 opened_ns = mono;
 	bool is_given = false;
@@ -276,9 +318,14 @@ static __always_inline bool consider_loan(struct task_struct *leader, struct app
 		}
 		is_given = handing->request_id || handing->is_new || (process && process->channel_read_ns);
 	}
-	if (!process || (!is_given && !is_retained(process, mono)) ||
-	    (process->attention.request_id && try_lookup_request(&process->attention, mono)))
+	if (!process || (!is_given && !is_retained(process, mono)))
 		return false;
+	request = process->attention.request_id ? try_lookup_request(&process->attention, mono) : NULL;
+	if (request) {
+		if (!is_given || !is_promoted(handing, request, mono))
+			return false;
+		opened_ns = handing->key;
+	}
 	lend(process, opened_ns, weight, mono);
 	return true;
 }

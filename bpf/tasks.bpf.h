@@ -131,6 +131,7 @@ struct cpu_ctx {
 	u64 stays;	/* an attended task that was woken here may have this CPU before another one is told, see call() */
 	u32 stays_in;	/* its queue */
 	s32 next_cpu;	/* which one is told then */
+	u64 compares;	/* its timer is on by which attended tasks are compared, see compare_soon() */
 	u64 is_called;	/* an attended task waits for this CPU to look, or may soon: others call other CPUs */
 	u64 turn;	/* the other lane is at its guaranteed turn: only modest customers displace it */
 	/* Policy cas: the unhappiest of those who wait, in this look at the queue. */

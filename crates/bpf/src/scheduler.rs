@@ -102,6 +102,7 @@ impl Scheduler {
         let sized = open.maps.cpu_timers.set_max_entries(nr_cpus);
         sized
             .and_then(|()| open.maps.stay_timers.set_max_entries(nr_cpus))
+            .and_then(|()| open.maps.compare_timers.set_max_entries(nr_cpus))
             .and_then(|()| open.maps.lockouts.set_max_entries(nr_cpus))
             .map_err(|e| Error::libbpf("size a map by CPUs", e))?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {

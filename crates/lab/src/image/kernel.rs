@@ -3,10 +3,12 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::Read,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
+use ruzstd::decoding::StreamingDecoder;
 
 use super::{
     ext4::{self, Content},
@@ -239,15 +241,22 @@ fn unpack_module(path: &Path) -> Result<Module> {
     } else {
         let bytes = fs::read(path).with_context(|| format!("read {}", path.display()))?;
         match name.strip_suffix(".zst") {
-            Some(plain) => (
-                plain.to_owned(),
-                zstd::decode_all(bytes.as_slice()).with_context(|| format!("unpack {}", path.display()))?,
-            ),
+            Some(plain) => {
+                let unpacked = unpack_frame(&bytes).with_context(|| format!("unpack {}", path.display()))?;
+                (plain.to_owned(), unpacked)
+            }
             None => (name, bytes),
         }
     };
     bytes.truncate(unsigned_length(&bytes));
     Ok((name, bytes))
+}
+
+/// The first frame of what was packed by zstd; modules and kernels are one.
+fn unpack_frame(packed: &[u8]) -> Result<Vec<u8>> {
+    let mut unpacked = Vec::new();
+    StreamingDecoder::new(packed)?.read_to_end(&mut unpacked)?;
+    Ok(unpacked)
 }
 
 /// Length of a module without its signature (Linux include/linux/module_signature.h: signature, 12 bytes whose
@@ -269,10 +278,7 @@ fn unpack_image(image: Vec<u8>) -> Result<Vec<u8>> {
     match payload(&image) {
         Some(payload) if payload.starts_with(&ZSTD) => {
             // The payload is one frame; four bytes of size follow it.
-            let mut unpacked = Vec::new();
-            let mut decoder = zstd::Decoder::new(payload).context("unpack the kernel")?.single_frame();
-            std::io::copy(&mut decoder, &mut unpacked).context("unpack the kernel")?;
-            Ok(unpacked)
+            unpack_frame(payload).context("unpack the kernel")
         }
         _ => Ok(image),
     }

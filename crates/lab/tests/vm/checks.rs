@@ -38,6 +38,9 @@ const SCROLL_OTHER_LANE_PCT: f64 = 95.0;
 
 /// All at once against each alone.
 const TOGETHER_RATIO: f64 = 1.5;
+/// Keys there, ms: p90, no later than EEVDF's either, and the longest. With 7.2's vertical blank p90 cannot be had, see [`CONTOUR_KERNEL`].
+const TOGETHER_P90_MS: f64 = 5.0;
+const TOGETHER_MAX_MS: f64 = 17.0;
 /// The long run: its length in seconds, what the hogs must have had of the CPU, per cent, and the longest wait, ms.
 const LONG_RUN_S: u32 = 600;
 const HOGS_SHARE_PCT: f64 = 5.0;
@@ -378,6 +381,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
                 let stays = move |machines: &Machines, kernel: &str| stress(machines, kernel, cpus);
                 checks.push(Check::on(kernel, &format!("scheduler_stays_beside_stress_on_{cpus}_cpus"), stays));
             }
+            checks.push(Check::at(kernel, "hogs:16", "keys_together_are_ahead_of_eevdf", together_to_eevdf));
             checks.push(Check::at(kernel, "build:64", "console_is_as_fast_as_alone_under_eevdf", console_loaded));
             for caches in [1, 2] {
                 for (scenario, beside) in [("compile", "alone"), ("compile-typing", "beside_typing")] {
@@ -610,6 +614,21 @@ fn together(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Re
     let [loaded, alone] = spreads(runs.each_ref(), "command_ms")?;
     within(&format!("p50 of commands together at {load}, {kernel}"), loaded.p50, alone.p50, TOGETHER_RATIO)?;
     within(&format!("p90 of commands together at {load}, {kernel}"), loaded.p90, alone.p90, TOGETHER_RATIO)
+}
+
+/// The same against EEVDF with a cgroup for each program.
+fn together_to_eevdf(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Result<()> {
+    let run_of = |scheduler| Spec::new("together", scheduler, load).on(kernel);
+    let runs = machines.good_runs([run_of("appease"), run_of("eevdf")])?;
+    all_answered(&runs[0])?;
+    no_frame_lost(&runs[0])?;
+    let [ours, eevdfs] = spreads(runs.each_ref(), "key_to_screen_ms")?;
+    let (p90, longest) = (ours.p90, ours.max);
+    println!("keys together at {load}, {kernel}: p90 {p90:.2} ms, longest {longest:.2} ms");
+    within(&format!("p90 of keys together at {load} against EEVDF's, {kernel}"), p90, eevdfs.p90, 1.0)?;
+    ensure!(longest <= TOGETHER_MAX_MS, "the longest key took {longest:.2} ms; allowed are {TOGETHER_MAX_MS}");
+    ensure!(p90 <= TOGETHER_P90_MS, "p90 of keys is {p90:.2} ms; allowed are {TOGETHER_P90_MS}");
+    Ok(())
 }
 
 /// Ten minutes in which everybody wants the CPU: the kernel does not eject the scheduler, and nobody is forgotten.

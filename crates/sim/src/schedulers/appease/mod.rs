@@ -514,7 +514,11 @@ impl Scheduler for Appease {
     }
 
     fn slice_ns(&mut self, machine: &Machine, cpu: CpuId, task: TaskId) -> u64 {
-        let (slice_ns, until_ns) = (self.processes[task as usize].slice_ns, self.cpus[cpu as usize].turn_until_ns);
+        let (mut slice_ns, until_ns) = (self.processes[task as usize].slice_ns, self.cpus[cpu as usize].turn_until_ns);
+        // Attended tasks that wait are compared with it after a piece.
+        if self.processes[task as usize].lane == Lane::Attended && self.fair.first(self.domains.of(cpu)).is_some() {
+            slice_ns = slice_ns.min(PIECE_NS);
+        }
         // Also who displaces the other lane at its turn is looked at when that is over.
         if until_ns > 0 { slice_ns.min(until_ns.saturating_sub(machine.now_ns())).max(1) } else { slice_ns }
     }

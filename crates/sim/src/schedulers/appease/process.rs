@@ -149,14 +149,23 @@ impl Appease {
     /// What a task is right now: whether attended, for which request, and its key.
     pub(super) fn judge(&self, task: TaskId, now_ns: u64) -> Standing {
         let process = &self.processes[task as usize];
-        if let Some(request) = self.requests.served(&process.attention, now_ns) {
+        let request = self.requests.served(&process.attention, now_ns).map(|request| {
             let (key, id, slot) = (request.key(now_ns), request.id, process.attention.slot);
             Standing { attended: true, on_loan: false, key, id, slot }
-        } else if now_ns < process.loan_until_ns {
+        });
+        let loan = (now_ns < process.loan_until_ns).then(|| {
             let key = loan_key(process.loan_opened_ns, now_ns, process.loan_ran_ns);
             Standing { attended: true, on_loan: true, key, id: 0, slot: 0 }
-        } else {
-            Standing::default()
+        });
+        match (request, loan) {
+            (Some(request), Some(loan)) => {
+                if loan.key < request.key {
+                    loan
+                } else {
+                    request
+                }
+            }
+            (request, loan) => request.or(loan).unwrap_or_default(),
         }
     }
 
@@ -222,12 +231,15 @@ impl Appease {
     pub(super) fn consider_loan(&mut self, machine: &Machine, task: TaskId, waker: Waker, now_ns: u64) {
         self.process(task).customer = 0;
         self.process(task).woken_for = 0;
-        let opened_ns = match waker {
+        // By when a loan is ranked, and the key of what is handed on.
+        let handed = match waker {
             Waker::Task(writer) if self.spoken_for(writer, now_ns) => {
                 let Process { attention, context_opened_ns, .. } = self.processes[writer as usize];
-                self.process(task).customer = self.requests.record(attention.slot).customer;
+                let request = self.requests.record(attention.slot);
+                let (customer, key) = (request.customer, request.key(now_ns));
+                self.process(task).customer = customer;
                 self.process(task).woken_for = attention.id;
-                Some(context_opened_ns)
+                Some((context_opened_ns, key))
             }
             Waker::Customer => {
                 // Of a new connection it is not known whose it is; who waits for those need not have read a channel
@@ -237,14 +249,22 @@ impl Appease {
                 let socket = machine.message_for(task).map(|message| message.socket);
                 let is_new = customer == 0 && socket == Some(Socket::Network);
                 self.process(task).customer = customer;
-                (is_new || self.process(task).reads_channel).then_some(now_ns)
+                (is_new || self.process(task).reads_channel).then_some((now_ns, now_ns))
             }
             _ => None,
         };
-        let opened_ns = opened_ns.or_else(|| self.is_retained(task, now_ns).then_some(now_ns));
-        if let Some(opened_ns) = opened_ns
-            && self.requests.served(&self.processes[task as usize].attention, now_ns).is_none()
-        {
+        let served = self.requests.served(&self.processes[task as usize].attention, now_ns);
+        let served = served.map(|request| (request.id, request.key(now_ns)));
+        let opened_ns = match (served, handed) {
+            (None, None) => self.is_retained(task, now_ns).then_some(now_ns),
+            (None, Some((opened_ns, _))) => Some(opened_ns),
+            // It is about to come to what goes before that which it serves.
+            (Some((id, own)), Some((_, key))) if id != self.processes[task as usize].woken_for && key < own => {
+                Some(key)
+            }
+            _ => None,
+        };
+        if let Some(opened_ns) = opened_ns {
             self.process(task).lend(opened_ns, now_ns);
         }
     }
