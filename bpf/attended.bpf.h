@@ -97,7 +97,7 @@ __noinline int kick_idle(struct task_struct *p __arg_trusted)
 {
 	s32 cpu;
 
-	if (nr_cpus == 1)
+	if (!has_more_cpus())
 		return 0;
 	cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0)
@@ -133,7 +133,7 @@ __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 	if (!curr || curr->prio < MAX_RT_PRIO)
 		return WORTH_KEEPING;
 	cctx = cpu_ctx_of(cpu);
-	if (nr_cpus > 1 && cctx && cctx->is_called)
+	if (has_more_cpus() && cctx && cctx->is_called)
 		return WORTH_KEEPING;
 	is_idle = curr->flags & PF_IDLE;
 	/* In partial mode, the fair class is above us. */
@@ -423,7 +423,7 @@ __noinline s32 init_compare_timer(u32 cpu)
  */
 static __always_inline bool insert_next(struct task_struct *p, u64 slice, u64 now, u64 enq_flags)
 {
-	struct cpu_ctx *cctx = nr_cpus == 1 ? this_cpu_ctx() : NULL;
+	struct cpu_ctx *cctx = skips_queues() ? this_cpu_ctx() : NULL;
 
 	if (!cctx || (plain_may_wait() && now - cctx->looked_ns >= PROGRESS_PIECE_NS) || is_kernel_due(cctx, now))
 		return false;
@@ -454,11 +454,11 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 
 	tctx->queued_ns = scx_bpf_now();
 	fair_catches_up(queue);
-	if (may_displace && nr_cpus == 1)
+	if (may_displace && !has_more_cpus())
 		victim = worth_of(0, queue, key, mono) == WORTH_KEEPING ? -1 : 0;
 	else if (may_displace)
 		victim = find_victim(p, queue, key, mono);
-	if (victim >= 0 && (nr_cpus == 1 || victim == (s32)bpf_get_smp_processor_id())) {
+	if (victim >= 0 && (!has_more_cpus() || victim == (s32)bpf_get_smp_processor_id())) {
 		struct cpu_ctx *cctx = cpu_ctx_of(victim);
 
 		/* What a modest customer has in place of the other lane's turn is not the other lane's. */
@@ -466,14 +466,14 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 			cctx->turn = 0;
 			note_plain(victim, cctx, false);
 			/* The kernel holds the lock of the CPU where @p was. */
-			if (nr_cpus == 1 || scx_bpf_task_cpu(p) == victim)
+			if (!has_more_cpus() || scx_bpf_task_cpu(p) == victim)
 				ask_clock(victim, cctx, false);
 		}
 		count_sched(CNT_PREEMPTED);
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (victim < 0 && may_displace && nr_cpus == 1 && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && is_unhappiest(queue, key) &&
+	if (victim < 0 && may_displace && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && is_unhappiest(queue, key) &&
 	    insert_next(p, slice, tctx->queued_ns, enq_flags))
 		return;
 	domain = attended_domain_of(victim >= 0 ? victim : scx_bpf_task_cpu(p));

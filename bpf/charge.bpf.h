@@ -136,7 +136,7 @@ static __always_inline int charge_to(struct task_struct *p, struct task_ctx *tct
 	if (!ran)
 		return 0;
 	tctx->ran_ns = total;
-	if (nr_cpus == 1 && lane != APPEASE_LANE_KERNEL && ran > slice_ns + LONGEST_TICK_NS) {
+	if (skips_queues() && lane != APPEASE_LANE_KERNEL && ran > slice_ns + LONGEST_TICK_NS) {
 		unseen = ran - slice_ns - LONGEST_TICK_NS;
 		ran -= unseen;
 	}

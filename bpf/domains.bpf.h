@@ -24,9 +24,8 @@
 #define APPEASE_DOMAINS_BPF_H
 
 #include "customers.bpf.h"
+#include "single.bpf.h"
 #include "policy/placement.h"
-
-const volatile u32 nr_cpus = 1;
 
 /* As many as bits in a word. */
 #define DOMAINS 64

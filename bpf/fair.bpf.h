@@ -90,7 +90,7 @@ static __always_inline bool is_modest(u32 queue)
 /* @queue was found empty. */
 static __always_inline void fair_queue_is_empty(u32 queue)
 {
-	if (nr_cpus == 1)
+	if (knows_queues())
 		domain_at(0)->attended &= ~bit_of(queue);
 }
 
@@ -131,7 +131,7 @@ static __noinline u32 least_served(struct fair_look *look)
 			continue;
 		if (look->best < FAIR_QUEUES && !policy_before(fair_vtimes[i], fair_vtimes[look->best % FAIR_QUEUES]))
 			continue;
-		if (nr_cpus == 1 || scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, look->domain, i)) > 0)
+		if (knows_queues() || scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, look->domain, i)) > 0)
 			look->best = i;
 	}
 	return look->best;

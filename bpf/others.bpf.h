@@ -343,7 +343,7 @@ __noinline bool take_of(u32 domain, u32 index, u64 moves_at)
 		return false;
 	}
 	/* It may have been the last one. A look at each turn would cost more than it saves. */
-	if (nr_cpus == 1 && !(++turns % LOOK_EACH_TURNS) && !scx_bpf_dsq_nr_queued(queue))
+	if (knows_queues() && !(++turns % LOOK_EACH_TURNS) && !scx_bpf_dsq_nr_queued(queue))
 		party_is_empty(index);
 	return true;
 }
@@ -394,7 +394,7 @@ static __always_inline bool take(u64 dsq, bool *maybe)
 		return false;
 	if (scx_bpf_dsq_move_to_local(dsq, 0))
 		return true;
-	if (nr_cpus == 1)
+	if (knows_queues())
 		*maybe = false;
 	return false;
 }

@@ -256,7 +256,7 @@ static __always_inline void party_is_empty(u32 index)
 	struct domain *domain = domain_at(0);
 	u32 word = word_of(index);
 
-	if (nr_cpus > 1)
+	if (!knows_queues())
 		return;
 	domain->party_waiting[word] &= ~bit_of(index);
 	if (!domain->party_waiting[word])
@@ -337,7 +337,7 @@ static __noinline int least_of_word(struct party_look *look)
 		party = try_party(index);
 		if (!party || (look->best < PARTIES && !policy_before(party->vtime, look->vtime)))
 			continue;
-		if (nr_cpus > 1 && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, look->domain, index)) <= 0)
+		if (!knows_queues() && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, look->domain, index)) <= 0)
 			continue;
 		if (nr_limits && is_limited(group_behind(index, party), look->now))
 			continue;

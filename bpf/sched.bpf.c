@@ -38,7 +38,7 @@ static __always_inline u64 mono_if_armed(void)
 static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is_attended)
 {
 	bool is_kernel = tctx->lane == APPEASE_LANE_KERNEL;
-	struct cpu_ctx *cctx = (nr_cpus > 1 && !is_kernel) || clock_by != APPEASE_CLOCK_LEFT ? cpu_ctx_of(cpu) : NULL;
+	struct cpu_ctx *cctx = (has_more_cpus() && !is_kernel) || clock_by != APPEASE_CLOCK_LEFT ? cpu_ctx_of(cpu) : NULL;
 
 	if (!cctx)
 		return;
@@ -122,7 +122,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			return prev_cpu;
 		if (!is_idle)
 			cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
-	} else if (packs && nr_cpus > 1 && !(wake_flags & SCX_WAKE_FORK)) {
+	} else if (packs && has_more_cpus() && !(wake_flags & SCX_WAKE_FORK)) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
 		cpu = tctx ? low_cpu(p, prev_cpu, mono_if_armed()) : -1;
@@ -172,7 +172,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
  */
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
-	if (nr_cpus > 1 || is_armed() || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
+	if (!skips_queues() || is_armed() || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
 	    p->policy == SCHED_BATCH_POLICY || nr_limits || nr_idle_groups || domain_at(0)->attended || plain_may_wait())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
@@ -271,7 +271,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP &&
 	    scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p))) {
 		tctx->lane = plain_lane(p, tctx);
-		if (nr_cpus == 1)
+		if (skips_queues())
 			plain_waiting++;
 		begins(scx_bpf_task_cpu(p), tctx, false);
 		count_sched(CNT_DIRECT);
@@ -470,7 +470,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 
 	if (!cctx)
 		return;
-	if (nr_cpus == 1) {
+	if (skips_queues()) {
 		plain_waiting = 0;
 		gives_way = false;
 	}
@@ -614,7 +614,7 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 			cctx->rested_ns = now;
 		return;
 	}
-	if (nr_cpus == 1)
+	if (!has_more_cpus())
 		return;
 	bpf_for(i, 0, nr_domains) {
 		if (domain_waits_for(cpu, placement_near(home, i), now)) {

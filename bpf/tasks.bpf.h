@@ -186,18 +186,15 @@ static u64 plain_waiting;
 /* On one CPU: the running task is being displaced by one that goes on with its turn. */
 static bool gives_way;
 
-/*
- * With several CPUs the flags say nothing: the insertion happens only after ops.enqueue() has returned, and another CPU
- * may find the queue empty in between and clear the flag of a queue that then holds a task.
- */
+/* With several CPUs the flags say nothing: another one may clear that of a queue which then holds a task. */
 static __always_inline bool may_hold(const bool *maybe)
 {
-	return nr_cpus > 1 || *maybe;
+	return !knows_queues() || *maybe;
 }
 
 static __always_inline u64 queue_of_kernel(s32 cpu)
 {
-	return DSQ_KERNEL + (nr_cpus > 1 ? cpu : 0);
+	return DSQ_KERNEL + (has_more_cpus() ? cpu : 0);
 }
 
 /* On one CPU: whether a task may wait in a queue of which nobody waits for any. */
@@ -230,13 +227,13 @@ static __always_inline struct cpu_ctx *cpu_ctx_of(s32 cpu)
 {
 	u32 zero = 0;
 
-	return nr_cpus == 1 ? this_cpu_ctx() : bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu);
+	return has_more_cpus() ? bpf_map_lookup_percpu_elem(&cpu_ctxs, &zero, cpu) : this_cpu_ctx();
 }
 
 /* Of the CPU that @p runs or waits on, which need not be this one. */
 static __always_inline struct cpu_ctx *cpu_ctx_of_task(struct task_struct *p)
 {
-	return cpu_ctx_of(nr_cpus == 1 ? 0 : scx_bpf_task_cpu(p));
+	return cpu_ctx_of(has_more_cpus() ? scx_bpf_task_cpu(p) : 0);
 }
 
 /* Whether what @cpu runs from now on is work that nobody waits for. */
@@ -244,7 +241,7 @@ static __always_inline void note_plain(s32 cpu, struct cpu_ctx *cctx, bool is_pl
 {
 	struct domain *domain;
 
-	if (nr_cpus == 1 || cctx->is_plain == is_plain || !cctx->has_bit)
+	if (!has_more_cpus() || cctx->is_plain == is_plain || !cctx->has_bit)
 		return;
 	cctx->is_plain = is_plain;
 	domain = domain_at(domain_of(cpu));
