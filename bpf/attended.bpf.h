@@ -372,7 +372,7 @@ static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
 
 	if (!cctx)
 		return 0;
-	/* Whoever comes after a realtime task or the other lanes begins anew. */
+	/* After a realtime task or the other lanes the next dispatch starts it anew. */
 	tctx = curr && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE) ? try_task_ctx(curr) : NULL;
 	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !domain_at(attended_domain_of(*cpu))->attended) {
 		cctx->compares = 0;

@@ -323,7 +323,7 @@ static u32 seen;
 /* Lifts, and threads with a new request, that were looked after. */
 static u64 lifts_seen, moves_seen;
 
-/* Gives those in @dsq who are waited for now their place among the attended: the task @pid, or, if that is 0, all that were lifted. */
+/* Gives tasks in @dsq that somebody waits for now their place among the attended: @pid, or, if that is 0, all that were lifted. */
 __noinline int move_attended_from(u64 dsq, u64 pid, u64 mono)
 {
 	struct task_struct *p;
@@ -381,8 +381,8 @@ __noinline int move_lifted_in(u32 domain, u64 mono)
 }
 
 /*
- * Moves those who hold what an attended task waits for from the queues of the other lanes to that of the attended, and a thread to its
- * new place whose process has got a request, see place_anew(). Global, as are others that ops.dispatch() calls: the verifier looks
+ * Moves tasks that hold what an attended one waits for from the queues of the other lanes to that of the attended, and a thread
+ * to its new place if its process has got a request, see place_anew(). Global, as are others that ops.dispatch() calls: the verifier looks
  * through them once, not for each state of who calls.
  */
 __noinline int move_waiting_attended(void)

@@ -10,7 +10,7 @@
 /* By number, those that are off, too; user space says. */
 const volatile u32 nr_cpus = 1;
 
-/* There are others: idle ones to wake, busy ones to call, and who is woken may run elsewhere. */
+/* There are others: idle ones to wake, busy ones to call, and a woken task may run elsewhere. */
 static __always_inline bool has_more_cpus(void)
 {
 	return nr_cpus > 1;

@@ -157,16 +157,7 @@ impl Appease {
             let key = loan_key(process.loan_opened_ns, now_ns, process.loan_ran_ns);
             Standing { attended: true, on_loan: true, key, id: 0, slot: 0 }
         });
-        match (request, loan) {
-            (Some(request), Some(loan)) => {
-                if loan.key < request.key {
-                    loan
-                } else {
-                    request
-                }
-            }
-            (request, loan) => request.or(loan).unwrap_or_default(),
-        }
+        request.into_iter().chain(loan).min_by_key(|standing| standing.key).unwrap_or_default()
     }
 
     // Who pays
