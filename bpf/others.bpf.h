@@ -21,6 +21,14 @@ static __always_inline u64 ran_since(const struct task_struct *p, const struct t
 	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
 }
 
+/* Whether this is an interrupt, or idle: the current task wakes nothing. */
+__noinline bool is_interrupt(void)
+{
+	if (bpf_get_current_task_btf()->flags & PF_IDLE)
+		return true;
+	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
+}
+
 /*
  * For how long @curr keeps the CPU of @cctx from a task that wakes up in the party @index with
  * @vtime and @deadline, ns. Tasks of two parties compare by the parties' virtual times.
@@ -41,7 +49,7 @@ static __always_inline u64 keeps_from(struct task_struct *curr, const struct tas
 		running = party->vtime + party_charge(ran, party->scale);
 	}
 	return progress_keeps_ns(vtime, deadline, running, progress_deadline(running, tctx->burst_ns, slice_ns), ran,
-				 now - cctx->displaced_ns);
+				 now - cctx->displaced_ns, is_interrupt());
 }
 
 /* Whether @p, which wakes up in the party @index, takes its CPU at once. If later, a timer does. */
@@ -93,14 +101,6 @@ static __always_inline struct party *join_party(struct task_ctx *tctx, u32 index
 	tctx->vtime = party->clock + (lead < slice_ns ? lead : slice_ns);
 	tctx->party = index;
 	return party;
-}
-
-/* Whether this is an interrupt, or idle: the current task wakes nothing. */
-__noinline bool is_interrupt(void)
-{
-	if (bpf_get_current_task_btf()->flags & PF_IDLE)
-		return true;
-	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
 }
 
 /* Virtual time that @waker hands on now. 0: none. A kernel thread has that of the task for which it works. */

@@ -123,16 +123,17 @@ static inline bool progress_displaces(u64 wakee, u64 running)
  * For how long one that has run for @ran_ns in a row keeps the CPU from one that wakes up, ns; 0: it gives way now. @since_ns ago somebody
  * last took that CPU so. Of many that wake each other, each would be displaced by the next: so nobody is who has just begun, but
  * for one that is behind, and for that only now and then. perf bench sched messaging took twice the instructions without
- * the one, and hackbench without the other.
+ * the one, and hackbench without the other. One that an interrupt wakes is not one of those: @is_called, it takes the CPU at once.
+ * cyclictest waited for 0.43 ms of each 100th time beside four hogs without that.
  */
 static inline u64 progress_keeps_ns(u64 wakee_vtime, u64 wakee_deadline, u64 running_vtime, u64 running_deadline, u64 ran_ns,
-				    u64 since_ns)
+				    u64 since_ns, bool is_called)
 {
 	bool is_behind = progress_displaces(wakee_vtime, running_vtime);
 
 	if (!is_behind && !progress_displaces(wakee_deadline, running_deadline))
 		return PROGRESS_KEEPS;
-	if (ran_ns >= PROGRESS_KEEP_NS || (is_behind && since_ns >= PROGRESS_KEEP_NS))
+	if (is_called || ran_ns >= PROGRESS_KEEP_NS || (is_behind && since_ns >= PROGRESS_KEEP_NS))
 		return 0;
 	return PROGRESS_KEEP_NS - ran_ns;
 }

@@ -49,19 +49,20 @@ impl Images {
         kernels: &[Wanted],
         renew: bool,
     ) -> Result<Self> {
+        let emulator = image::emulator(layout, store)?;
+        // For both, mostly one processor is at work.
+        let (base, kernels) = thread::scope(|scope| {
+            let base = scope.spawn(|| image::base(layout, store));
+            let kernels = kernel_images(layout, store, kernels, renew);
+            (base.join().unwrap_or_else(|_| bail!("building the base image panicked")), kernels)
+        });
         let mut images = Self {
-            emulator: image::emulator(layout, store)?,
-            base: image::base(layout, store)?.join("base.ext4"),
-            kernels: BTreeMap::new(),
+            emulator,
+            base: base?.join("base.ext4"),
+            kernels: kernels?,
             overlays: BTreeMap::new(),
             clips: BTreeMap::new(),
         };
-        for wanted in kernels {
-            if !images.kernels.contains_key(wanted) {
-                let kernel = resolve(layout, wanted, renew, store.steps())?;
-                images.kernels.insert(wanted.clone(), image::kernel(layout, store, &kernel)?);
-            }
-        }
         images.overlays = overlays(layout, store, scenarios)?;
         for scenario in scenarios {
             for clip in &scenario.clips {
@@ -112,6 +113,22 @@ impl Images {
         disks.push(Disk::new("modules", &kernel.modules));
         Ok(disks)
     }
+}
+
+fn kernel_images(
+    layout: &Layout,
+    store: &Store,
+    kernels: &[Wanted],
+    renew: bool,
+) -> Result<BTreeMap<Wanted, KernelImages>> {
+    let mut images = BTreeMap::new();
+    for wanted in kernels {
+        if !images.contains_key(wanted) {
+            let kernel = resolve(layout, wanted, renew, store.steps())?;
+            images.insert(wanted.clone(), image::kernel(layout, store, &kernel)?);
+        }
+    }
+    Ok(images)
 }
 
 /// The overlays of the scenarios' packages, as many at a time as there are processors: most of what is done for one, dpkg does one after

@@ -101,7 +101,7 @@ native! {
     progress_displaces(wakee: u64, running: u64) -> bool;
     /// For how long one that runs keeps the CPU from one that wakes up, by both, ns; all ones: it does not give way.
     progress_keeps_ns(
-        wakee_vtime: u64, wakee_deadline: u64, running_vtime: u64, running_deadline: u64, ran_ns: u64, since_ns: u64
+        wakee_vtime: u64, wakee_deadline: u64, running_vtime: u64, running_deadline: u64, ran_ns: u64, since_ns: u64, is_called: bool
     ) -> u64;
     /// Virtual time for CPU time at a weight.
     progress_charge(ran_ns: u64, weight: u32) -> u64;

@@ -98,7 +98,7 @@ proptest! {
     }
 
     /// Who has just begun gives way at once to who is behind, if that has not just happened, and to nobody who wants less; but then as
-    /// soon as it has had its time.
+    /// soon as it has had its time. To one that an interrupt wakes, it gives way at once.
     #[test]
     fn who_has_just_begun_keeps_its_turn(
         vtime in SECOND_NS..YEAR_NS,
@@ -106,7 +106,9 @@ proptest! {
         [ran, since] in prop::array::uniform2(0..2 * PROGRESS_KEEP_NS as u64),
     ) {
         let [margin, keep] = [PROGRESS_MARGIN_NS as u64, PROGRESS_KEEP_NS as u64];
-        let keeps = |ran| progress_keeps_ns(vtime - behind, vtime - less, vtime, vtime, ran, since);
+        let keeps = |ran| progress_keeps_ns(vtime - behind, vtime - less, vtime, vtime, ran, since, false);
+        let keeps_from_called = progress_keeps_ns(vtime - behind, vtime - less, vtime, vtime, ran, since, true);
+        prop_assert_eq!(keeps_from_called, if keeps(ran) == u64::MAX { u64::MAX } else { 0 });
         prop_assert_eq!(keeps(ran) == u64::MAX, behind <= margin && less <= margin);
         if keeps(ran) != u64::MAX {
             prop_assert_eq!(keeps(ran) == 0, ran >= keep || (behind > margin && since >= keep));

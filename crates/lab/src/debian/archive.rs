@@ -62,9 +62,7 @@ impl Archive {
             fs::create_dir_all(self.dir.join(sub))?;
         }
         fs::create_dir_all(self.debs.join("partial"))?;
-        fs::write(self.dir.join("status"), "")?;
         let sources: String = SUITES.iter().map(|suite| self.source(suite) + "\n").collect();
-        fs::write(self.dir.join("etc/sources.list"), sources)?;
         let dir = self.dir.display();
         let configuration = format!(
             "Dir::State \"{dir}\";\n\
@@ -85,7 +83,9 @@ impl Archive {
             self.debs.display()
         );
         fs::create_dir_all(self.dir.join("cache"))?;
-        fs::write(self.configuration(), configuration)?;
+        write_new(&self.dir.join("status"), "")?;
+        write_new(&self.dir.join("etc/sources.list"), &sources)?;
+        write_new(&self.configuration(), &configuration)?;
         Ok(())
     }
 
@@ -210,6 +210,14 @@ fn parse_madison(line: &str) -> Option<Listed> {
         version: version.into(),
         suite: suite.into(),
     })
+}
+
+/// Writes a file that does not say so yet: two images may be built at a time, and the other one's apt must not find half of it.
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    if fs::read_to_string(path).is_ok_and(|written| written == text) {
+        return Ok(());
+    }
+    fs::write(path, text)
 }
 
 /// The host's Debian mirror, or the one that `APPEASE_LAB_MIRROR` names.

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Changes when the way of building does.
-const RECIPE: &str = "rootfs 2";
+const RECIPE: &str = "rootfs 3";
 
 /// Packages of the base image: X and xterm, sound, the two loads, and what the guest's program and peers link with.
 const BASE: [&str; 18] = [
@@ -41,6 +41,9 @@ const BASE: [&str; 18] = [
     "zlib1g",
 ];
 
+/// The base image's files, to which overlays add.
+const ROOT: &str = "root.tar";
+
 /// What nobody in the guest reads.
 const LEFT_OUT: [&str; 6] = [
     "/usr/share/doc/*",
@@ -61,12 +64,11 @@ const SPACE_MIB: u64 = 2560;
 pub fn base(layout: &Layout, store: &Store) -> Result<PathBuf> {
     store.get("base", &recipe(&[]), |part| {
         let step = store.steps().begin("base image");
-        let (tar, index) = assemble(layout, &[], part, &step)?;
+        let (tar, index) = assemble(layout, &Contents::Base, part, &step)?;
         step.says("writing the image");
         let image = part.join("base.ext4");
         ext4::from_tar(&tar, None, &part.join("tree"), "base", &image, index.content(), Some(&step))?;
         fs::write(part.join("index.txt"), index.lines()).context("write the base image's index")?;
-        fs::remove_file(&tar).context("remove the base archive")?;
         step.done();
         Ok(())
     })
@@ -81,7 +83,8 @@ pub fn overlay(layout: &Layout, store: &Store, packages: &[String]) -> Result<Pa
     let base = base(layout, store)?;
     store.get("overlay", &recipe(&packages), |part| {
         let step = store.steps().begin(&format!("packages {}", packages.join(" ")));
-        let (tar, index) = assemble(layout, &packages, part, &step)?;
+        let contents = Contents::More { base: base.join(ROOT), packages: &packages };
+        let (tar, index) = assemble(layout, &contents, part, &step)?;
         step.says("comparing with the base image");
         let lines = fs::read_to_string(base.join("index.txt")).context("read the base image's index")?;
         let (paths, content) = index.beyond(&lines);
@@ -107,47 +110,89 @@ fn recipe(extra: &[&str]) -> String {
     lines.join("\n")
 }
 
+/// What a root file system is made of.
+enum Contents<'a> {
+    /// The packages of [`BASE`].
+    Base,
+    /// What that gave, by its archive, and more packages. (To install all of it anew took twice as long for each overlay.)
+    More { base: PathBuf, packages: &'a [&'a str] },
+}
+
+impl Contents<'_> {
+    /// Where their packages are kept. The base's are of no use to overlays, which would copy them to and fro.
+    fn cache(&self) -> &'static str {
+        match self {
+            Self::Base => "cache/rootfs",
+            Self::More { .. } => "cache/overlays",
+        }
+    }
+
+    /// Arguments of mmdebstrap.
+    fn arguments(&self) -> Vec<String> {
+        match self {
+            Self::Base => vec!["--variant=minbase".into(), format!("--include={}", BASE.join(","))],
+            Self::More { base, packages } => vec![
+                "--variant=custom".into(),
+                format!("--setup-hook=tar-in {} /", quoted(base)),
+                format!(
+                    "--customize-hook=APT_CONFIG=\"$MMDEBSTRAP_APT_CONFIG\" \
+                     apt-get --yes -oDPkg::Chroot-Directory=\"$1\" install {}",
+                    packages.join(" ")
+                ),
+            ],
+        }
+    }
+}
+
+/// A word of a shell's command.
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+}
+
 /// Runs mmdebstrap; the packages that it downloads are kept for the next time.
-fn assemble(layout: &Layout, extra: &[&str], part: &Path, step: &Step) -> Result<(PathBuf, Index)> {
+fn assemble(layout: &Layout, contents: &Contents, part: &Path, step: &Step) -> Result<(PathBuf, Index)> {
     require(&[Program::MMDEBSTRAP, Program::MKE2FS, Program::APT])?;
     if !am_root() {
         require(&[Program::FAKEROOT])?;
     }
     free_space(part, SPACE_MIB, "building a root file system")?;
-    let cache = layout.lab("cache").join("rootfs");
+    let cache = layout.lab(contents.cache());
     fs::create_dir_all(&cache).context("create the package cache")?;
     let packages = part.join("packages");
     link_packages(&cache, &packages)?;
-    let tar = part.join("root.tar");
+    let tar = part.join(ROOT);
     let source = Archive::open(layout)?.source(RELEASE);
-    let include: Vec<&str> = BASE.iter().chain(extra).copied().collect();
     let scratch = part.join("scratch");
     fs::create_dir_all(&scratch).context("create a scratch directory")?;
-    Tool::contained(
-        "mmdebstrap",
-        format!("assemble {}", if extra.is_empty() { "the base image" } else { "the overlay" }),
-    )
-    .args(["--variant=minbase", "--architectures=amd64"])
-    .args([format!("--include={}", include.join(","))])
-    .args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")))
-    .args([
-        "--aptopt=Apt::Install-Recommends \"false\"",
-        "--aptopt=Acquire::Languages \"none\"",
-        "--aptopt=Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\"",
-        "--aptopt=Acquire::Retries \"3\"",
-        "--aptopt=APT::Sandbox::User \"root\"",
-        "--skip=essential/unlink,download/empty,cleanup/apt",
-        "--setup-hook=mkdir -p \"$1/var/cache/apt/archives/partial\"",
-        "--setup-hook=sync-in packages /var/cache/apt/archives",
-        "--customize-hook=rm -f \"$1/var/cache/apt/archives/lock\"",
-        "--customize-hook=sync-out /var/cache/apt/archives packages",
-        "--customize-hook=rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*",
-    ])
-    .args([RELEASE.as_ref(), tar.as_os_str(), source.as_ref()])
-    .env("LC_ALL", "C.UTF-8")
-    .env("TMPDIR", &scratch)
-    .dir(part)
-    .run(Some(step))?;
+    let what = match contents {
+        Contents::Base => "the base image",
+        Contents::More { .. } => "the overlay",
+    };
+    Tool::contained("mmdebstrap", format!("assemble {what}"))
+        .args(["--architectures=amd64"])
+        .args(contents.arguments())
+        .args(LEFT_OUT.map(|path| format!("--dpkgopt=path-exclude={path}")))
+        .args([
+            // What is lost with the host is built anew.
+            "--dpkgopt=force-unsafe-io",
+            "--aptopt=Apt::Install-Recommends \"false\"",
+            "--aptopt=Acquire::Languages \"none\"",
+            "--aptopt=Acquire::IndexTargets::deb::DEP-11::DefaultEnabled \"false\"",
+            "--aptopt=Acquire::Retries \"3\"",
+            "--aptopt=APT::Sandbox::User \"root\"",
+            // The guest has its own devices, and not everybody may unpack such.
+            "--skip=essential/unlink,download/empty,cleanup/apt,output/dev",
+            "--setup-hook=mkdir -p \"$1/var/cache/apt/archives/partial\"",
+            "--setup-hook=sync-in packages /var/cache/apt/archives",
+            "--customize-hook=rm -f \"$1/var/cache/apt/archives/lock\"",
+            "--customize-hook=sync-out /var/cache/apt/archives packages",
+            "--customize-hook=rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*",
+        ])
+        .args([RELEASE.as_ref(), tar.as_os_str(), source.as_ref()])
+        .env("LC_ALL", "C.UTF-8")
+        .env("TMPDIR", &scratch)
+        .dir(part)
+        .run(Some(step))?;
     remove(&scratch)?;
     link_packages(&packages, &cache)?;
     remove(&packages)?;

@@ -9,6 +9,7 @@ use appease_policy::{
 use crate::{
     CpuId, MS, Machine, TaskId,
     heap::{Heap, Positions},
+    schedulers::Waker,
 };
 
 /// A turn's length, which stands beside the programs' maps and not in the headers.
@@ -144,7 +145,14 @@ impl Others {
     }
 
     /// Whether one that wakes up takes the CPU from `running`, taken to be in this lane. Unlike in the scheduler, one that is refused ends no turn early.
-    pub(super) fn displaces(&mut self, machine: &Machine, wakee: TaskId, cpu: CpuId, running: TaskId) -> bool {
+    pub(super) fn displaces(
+        &mut self,
+        machine: &Machine,
+        wakee: TaskId,
+        waker: Waker,
+        cpu: CpuId,
+        running: TaskId,
+    ) -> bool {
         let [wakee_vtime, running_vtime] = [wakee, running].map(|task| self.entities[task as usize].vtime);
         let unseen_ns = machine.unseen_ns(cpu);
         let more = progress_charge(unseen_ns, machine.task(running).nice.weight());
@@ -157,6 +165,7 @@ impl Others {
             self.deadline(running) + more,
             self.entities[running as usize].ran_ns + unseen_ns,
             since_ns,
+            waker == Waker::Timer,
         );
         if keeps_ns == 0 {
             if self.displaced_ns.len() <= cpu as usize {

@@ -27,15 +27,16 @@ impl Scheduler for Steady {
     }
 
     fn enqueue(&mut self, machine: &Machine, task: TaskId, why: Why) -> Option<CpuId> {
-        let wakes_up = matches!(why, Why::Woken(_));
+        let waker = if let Why::Woken(waker) = why { Some(waker) } else { None };
+        let wakes_up = waker.is_some();
         if wakes_up {
             self.others.wakes(task);
         }
         self.others.push(&mut self.at, 0, task, wakes_up);
         machine.idle_cpu(task).or_else(|| {
             let cpu = machine.task(task).cpu;
-            let running = machine.running(cpu).filter(|_| wakes_up)?;
-            self.others.displaces(machine, task, cpu, running).then_some(cpu)
+            let running = machine.running(cpu)?;
+            self.others.displaces(machine, task, waker?, cpu, running).then_some(cpu)
         })
     }
 

@@ -287,13 +287,13 @@ impl Appease {
     }
 
     /// Whether a task that wakes up in the other lane takes its CPU from who has it.
-    fn displaces_other(&mut self, machine: &Machine, task: TaskId) -> Option<CpuId> {
+    fn displaces_other(&mut self, machine: &Machine, task: TaskId, waker: Waker) -> Option<CpuId> {
         let cpu = machine.task(task).cpu;
         let running = machine.running(cpu)?;
         let is_kept = machine.is_deciding(cpu)
             || self.cpus[cpu as usize].local.is_some()
             || self.judge(running, machine.now_ns()).attended;
-        (!is_kept && self.others.displaces(machine, task, cpu, running)).then_some(cpu)
+        (!is_kept && self.others.displaces(machine, task, waker, cpu, running)).then_some(cpu)
     }
 
     /// Queues a task where it belongs now; a new one wakes up, too. The CPU that is to run it at once, if any.
@@ -304,7 +304,7 @@ impl Appease {
         }
         let wakes_up = waker.is_some();
         let idle = self.queue_other(machine, task, wakes_up);
-        idle.or_else(|| if wakes_up { self.displaces_other(machine, task) } else { None })
+        idle.or_else(|| self.displaces_other(machine, task, waker?))
     }
 
     fn find_overdue(&mut self, domain: u32, now_ns: u64) {
