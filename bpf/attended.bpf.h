@@ -324,12 +324,7 @@ static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
 
 __noinline s32 init_stay_timer(u32 cpu)
 {
-	struct timer *timer = bpf_map_lookup_elem(&stay_timers, &cpu);
-
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &stay_timers, CLOCK_MONOTONIC);
-	return bpf_timer_set_callback(&timer->timer, stay_is_over);
+	return ready_timer(stay_timers, cpu, stay_is_over);
 }
 
 /*
@@ -408,12 +403,7 @@ static __always_inline void compare_soon(u32 cpu, struct cpu_ctx *cctx)
 
 __noinline s32 init_compare_timer(u32 cpu)
 {
-	struct timer *timer = bpf_map_lookup_elem(&compare_timers, &cpu);
-
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &compare_timers, CLOCK_MONOTONIC);
-	return bpf_timer_set_callback(&timer->timer, compare_attended);
+	return ready_timer(compare_timers, cpu, compare_attended);
 }
 
 /*

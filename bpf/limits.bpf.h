@@ -115,13 +115,7 @@ static int limits_are_over(void *map, int *key, struct bpf_timer *timer)
 
 __noinline s32 init_limit_timer(void)
 {
-	u32 zero = 0;
-	struct timer *timer = bpf_map_lookup_elem(&limit_timers, &zero);
-
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &limit_timers, CLOCK_MONOTONIC);
-	return bpf_timer_set_callback(&timer->timer, limits_are_over);
+	return ready_timer(limit_timers, 0, limits_are_over);
 }
 
 #endif

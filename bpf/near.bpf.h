@@ -90,12 +90,7 @@ static int move_waiting(void *map, u32 *key, struct bpf_timer *timer)
 
 __noinline s32 init_move_timer(u32 domain)
 {
-	struct timer *timer = bpf_map_lookup_elem(&move_timers, &domain);
-
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &move_timers, CLOCK_MONOTONIC);
-	return bpf_timer_set_callback(&timer->timer, move_waiting);
+	return ready_timer(move_timers, domain, move_waiting);
 }
 
 /* Calls an idle CPU of @domain for @p, which nobody waits for and which was put into a queue there; or, later, one of another domain. */

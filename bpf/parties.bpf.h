@@ -66,6 +66,20 @@ struct timer {
 	struct bpf_timer timer;
 };
 
+/* Readies the timer @number of @map, which calls @callback. A macro: the verifier wants to see which map it is. */
+#define ready_timer(map, number, callback)							\
+	({											\
+		u32 __number = (number);							\
+		struct timer *__timer = bpf_map_lookup_elem(&(map), &__number);			\
+		s32 __err = -ENOENT;								\
+												\
+		if (__timer) {									\
+			bpf_timer_init(&__timer->timer, &(map), CLOCK_MONOTONIC);		\
+			__err = bpf_timer_set_callback(&__timer->timer, callback);		\
+		}										\
+		__err;										\
+	})
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, PARTIES + 1);

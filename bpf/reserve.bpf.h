@@ -171,17 +171,7 @@ static __always_inline void look_for_lockouts(void)
 
 static __always_inline s32 init_look_timer(void)
 {
-	struct timer *timer;
-	u32 zero = 0;
-
-	if (!guards)
-		return 0;
-	timer = bpf_map_lookup_elem(&look_timer, &zero);
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &look_timer, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&timer->timer, look_again);
-	return 0;
+	return guards ? ready_timer(look_timer, 0, look_again) : 0;
 }
 
 #endif

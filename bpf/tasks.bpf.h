@@ -300,12 +300,7 @@ static __always_inline bool end_after(u32 cpu, u32 pid, u64 ns)
 
 __noinline s32 init_cpu_timer(u32 cpu)
 {
-	struct timer *timer = bpf_map_lookup_elem(&cpu_timers, &cpu);
-
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &cpu_timers, CLOCK_MONOTONIC);
-	return bpf_timer_set_callback(&timer->timer, end_run);
+	return ready_timer(cpu_timers, cpu, end_run);
 }
 
 /* Lane of @p, of which is @tctx, when nobody waits for it. */
