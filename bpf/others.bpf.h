@@ -21,26 +21,19 @@ static __always_inline u64 ran_since(const struct task_struct *p, const struct t
 	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
 }
 
-/* Whether this is an interrupt, or idle: the current task wakes nothing. */
-__noinline bool is_interrupt(void)
-{
-	if (bpf_get_current_task_btf()->flags & PF_IDLE)
-		return true;
-	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
-}
-
 /*
- * For how long @curr keeps the CPU of @cctx from a task that wakes up in the party @index with
- * @vtime and @deadline, ns. Tasks of two parties compare by the parties' virtual times.
+ * For how long @curr keeps the CPU of @cctx from a task that wakes up, that of @wakee, ns; an interrupt woke it: @is_called. Tasks of
+ * two parties compare by the parties' virtual times.
  */
-static __always_inline u64 keeps_from(struct task_struct *curr, const struct task_ctx *tctx, const struct cpu_ctx *cctx, u32 index,
-				      u64 vtime, u64 deadline, u64 now)
+static __always_inline u64 keeps_from(struct task_struct *curr, const struct task_ctx *tctx, const struct cpu_ctx *cctx,
+				      const struct task_ctx *wakee, u64 now, bool is_called)
 {
+	u64 vtime = wakee->vtime, deadline = deadline_of(wakee);
 	u64 ran = ran_since(curr, tctx, now), running = tctx->vtime + vtime_for(curr, ran);
 	struct party *wakee_party, *party;
 
-	if (tctx->party != index) {
-		wakee_party = try_party(index);
+	if (tctx->party != wakee->party) {
+		wakee_party = try_party(wakee->party);
 		party = try_party(tctx->party);
 		if (!wakee_party || !party)
 			return PROGRESS_KEEPS;
@@ -49,11 +42,11 @@ static __always_inline u64 keeps_from(struct task_struct *curr, const struct tas
 		running = party->vtime + party_charge(ran, party->scale);
 	}
 	return progress_keeps_ns(vtime, deadline, running, progress_deadline(running, tctx->burst_ns, slice_ns), ran,
-				 now - cctx->displaced_ns, is_interrupt());
+				 now - cctx->displaced_ns, is_called);
 }
 
-/* Whether @p, which wakes up in the party @index, takes its CPU at once. If later, a timer does. */
-__noinline bool displaces_other(struct task_struct *p __arg_trusted, u32 index, u64 vtime, u64 deadline, u64 now)
+/* Whether @p, which wakes up and whose is @wakee, takes its CPU at once. If later, a timer does. */
+__noinline bool displaces_other(struct task_struct *p __arg_trusted, const struct task_ctx *wakee __arg_nonnull, u64 now, bool is_called)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
@@ -71,7 +64,7 @@ __noinline bool displaces_other(struct task_struct *p __arg_trusted, u32 index, 
 	if (!tctx || tctx->lane == APPEASE_LANE_KERNEL)
 		return false;
 	if (plain_lane(curr, tctx) == APPEASE_LANE_OTHER)
-		keeps = keeps_from(curr, tctx, cctx, index, vtime, deadline, now);
+		keeps = keeps_from(curr, tctx, cctx, wakee, now, is_called);
 	if (keeps == PROGRESS_KEEPS || (keeps && cctx->is_timed))
 		return false;
 	if (is_armed()) {
@@ -101,6 +94,14 @@ static __always_inline struct party *join_party(struct task_ctx *tctx, u32 index
 	tctx->vtime = party->clock + (lead < slice_ns ? lead : slice_ns);
 	tctx->party = index;
 	return party;
+}
+
+/* Whether this is an interrupt, or idle: the current task wakes nothing. */
+__noinline bool is_interrupt(void)
+{
+	if (bpf_get_current_task_btf()->flags & PF_IDLE)
+		return true;
+	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
 }
 
 /* Virtual time that @waker hands on now. 0: none. A kernel thread has that of the task for which it works. */
@@ -134,13 +135,13 @@ __noinline int works_for_waker(struct task_ctx *tctx __arg_nonnull)
 
 /*
  * @vtime of @p, with the lead that its waker hands on if both are of one party. An interrupt hands
- * nothing on: the task that it interrupts is not the waker.
+ * nothing on, @is_called: the task that it interrupts is not the waker.
  */
 static __always_inline u64 handed_on(struct task_struct *p, const struct task_ctx *tctx, struct party *party, u32 domain, u64 vtime,
-				     u64 now)
+				     u64 now, bool is_called)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
-	struct task_ctx *wctx = waker == p || is_interrupt() ? NULL : try_task_ctx(waker);
+	struct task_ctx *wctx = waker == p || is_called ? NULL : try_task_ctx(waker);
 	u64 handed, clock;
 
 	if (!wctx || wctx->party != tctx->party)
@@ -229,7 +230,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
 	u32 lane = plain_lane(p, tctx), index, domain = domain_for(p, enq_flags);
-	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, stays = false;
+	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, is_called = wakes_up && is_interrupt(), stays = false;
 	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime;
 	struct party *party;
 
@@ -251,7 +252,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	}
 	vtime = progress_catch_up(tctx->vtime, party->clock, lag);
 	if (wakes_up)
-		vtime = handed_on(p, tctx, party, domain, vtime, now);
+		vtime = handed_on(p, tctx, party, domain, vtime, now, is_called);
 	tctx->vtime = vtime;
 	tctx->lane = lane;
 	tctx->queued_ns = now;
@@ -263,7 +264,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		return 0;
 	}
 	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
-	if (hurries && wakes_up && displaces_other(p, index, vtime, deadline_of(tctx), now)) {
+	if (hurries && wakes_up && displaces_other(p, tctx, now, is_called)) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
 		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);

@@ -291,14 +291,11 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 
 __noinline s32 start_scans(void)
 {
+	s32 err = ready_timer(timers, 0, scan_queues);
 	u32 zero = 0;
 	struct timer *timer = bpf_map_lookup_elem(&timers, &zero);
 
-	if (!timer)
-		return -ENOENT;
-	bpf_timer_init(&timer->timer, &timers, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&timer->timer, scan_queues);
-	return bpf_timer_start(&timer->timer, SCAN_NS, 0);
+	return err || !timer ? err : bpf_timer_start(&timer->timer, SCAN_NS, 0);
 }
 
 #endif

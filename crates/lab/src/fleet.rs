@@ -60,10 +60,9 @@ impl Images {
             emulator,
             base: base?.join("base.ext4"),
             kernels: kernels?,
-            overlays: BTreeMap::new(),
+            overlays: overlays(layout, store, scenarios)?,
             clips: BTreeMap::new(),
         };
-        images.overlays = overlays(layout, store, scenarios)?;
         for scenario in scenarios {
             for clip in &scenario.clips {
                 images.clips.insert(clip_key(scenario, &clip.name), image::clip(store, clip)?);

@@ -43,18 +43,9 @@ impl Archive {
     /// # Errors
     /// When the host has no Debian mirror or no Debian keyring.
     pub fn open(layout: &Layout) -> Result<Self> {
-        if !Path::new(KEYRING).is_file() {
-            bail!("{KEYRING} is not there: run `make deps`, or as root `apt-get install debian-archive-keyring`");
-        }
-        let archive = Self { dir: layout.lab("apt"), debs: layout.lab("cache/debs"), mirror: debian_mirror()? };
+        let archive = Self { dir: layout.lab("apt"), debs: layout.lab("cache/debs"), mirror: signed_mirror()? };
         archive.write_configuration().context("write the private apt configuration")?;
         Ok(archive)
-    }
-
-    /// One `sources.list` line for a suite.
-    #[must_use]
-    pub fn source(&self, suite: &str) -> String {
-        format!("deb [signed-by={KEYRING}] {} {suite} main", self.mirror)
     }
 
     fn write_configuration(&self) -> Result<()> {
@@ -62,7 +53,9 @@ impl Archive {
             fs::create_dir_all(self.dir.join(sub))?;
         }
         fs::create_dir_all(self.debs.join("partial"))?;
-        let sources: String = SUITES.iter().map(|suite| self.source(suite) + "\n").collect();
+        fs::write(self.dir.join("status"), "")?;
+        let sources: String = SUITES.iter().map(|suite| line_of(&self.mirror, suite) + "\n").collect();
+        fs::write(self.dir.join("etc/sources.list"), sources)?;
         let dir = self.dir.display();
         let configuration = format!(
             "Dir::State \"{dir}\";\n\
@@ -83,9 +76,7 @@ impl Archive {
             self.debs.display()
         );
         fs::create_dir_all(self.dir.join("cache"))?;
-        write_new(&self.dir.join("status"), "")?;
-        write_new(&self.dir.join("etc/sources.list"), &sources)?;
-        write_new(&self.configuration(), &configuration)?;
+        fs::write(self.configuration(), configuration)?;
         Ok(())
     }
 
@@ -212,12 +203,24 @@ fn parse_madison(line: &str) -> Option<Listed> {
     })
 }
 
-/// Writes a file that does not say so yet: two images may be built at a time, and the other one's apt must not find half of it.
-fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
-    if fs::read_to_string(path).is_ok_and(|written| written == text) {
-        return Ok(());
+/// One `sources.list` line for a suite of the archive. For who needs no apt of ours: this writes nothing that another one may be reading.
+///
+/// # Errors
+/// When the host has no Debian mirror or no Debian keyring.
+pub fn source(suite: &str) -> Result<String> {
+    Ok(line_of(&signed_mirror()?, suite))
+}
+
+fn line_of(mirror: &str, suite: &str) -> String {
+    format!("deb [signed-by={KEYRING}] {mirror} {suite} main")
+}
+
+/// [`debian_mirror`], whose keys are there.
+fn signed_mirror() -> Result<String> {
+    if !Path::new(KEYRING).is_file() {
+        bail!("{KEYRING} is not there: run `make deps`, or as root `apt-get install debian-archive-keyring`");
     }
-    fs::write(path, text)
+    debian_mirror()
 }
 
 /// The host's Debian mirror, or the one that `APPEASE_LAB_MIRROR` names.

@@ -3,5 +3,5 @@
 mod archive;
 mod kernel;
 
-pub use archive::{Archive, Listed, RELEASE, debian_mirror};
+pub use archive::{Archive, Listed, RELEASE, debian_mirror, source};
 pub use kernel::{Candidate, Kernel, Wanted, choose, resolve};

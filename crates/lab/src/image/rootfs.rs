@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use super::{ext4, index::Index};
 use crate::{
-    debian::{Archive, RELEASE},
+    debian::{RELEASE, source},
     host::{Layout, Program, Tool, am_root, free_space, progress::Step, require},
     store::{Store, remove},
 };
@@ -161,7 +161,7 @@ fn assemble(layout: &Layout, contents: &Contents, part: &Path, step: &Step) -> R
     let packages = part.join("packages");
     link_packages(&cache, &packages)?;
     let tar = part.join(ROOT);
-    let source = Archive::open(layout)?.source(RELEASE);
+    let source = source(RELEASE)?;
     let scratch = part.join("scratch");
     fs::create_dir_all(&scratch).context("create a scratch directory")?;
     let what = match contents {

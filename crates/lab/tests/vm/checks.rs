@@ -46,9 +46,10 @@ const LONG_RUN_S: u32 = 600;
 const HOGS_SHARE_PCT: f64 = 5.0;
 const LONGEST_WAIT_MS: f64 = 2000.0;
 
-/// Figures of scenario `yardsticks`: how late a timer's thread is, and how long all others take. Beside four hogs on 7.2 were measured
-/// cyclictest 0.86, a build 0.98, messaging 1.045, hackbench 1.058, and a pipe 1.20.
+/// The figure of a distribution that counts.
 type OfSummary = fn(&Summary) -> f64;
+/// Figures of scenario `yardsticks`: how late a timer's thread is, and how long all others take. Beside four hogs on 7.2 were measured
+/// cyclictest 0.86, a build 0.97, messaging 1.052, hackbench 1.053, and a pipe 1.17; on 6.18 1.08, 1.00, 1.03, 1.03 and 1.40.
 const YARDSTICKS: [(&str, OfSummary); 5] = [
     ("cyclictest_us", |us| us.p99),
     ("build_ms", |ms| ms.p50),

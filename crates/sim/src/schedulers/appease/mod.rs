@@ -478,7 +478,8 @@ impl Scheduler for Appease {
                 self.consider_loan(machine, task, waker, machine.now_ns());
                 Some(waker)
             }
-            Why::New => Some(Waker::Timer),
+            // Its parent wakes it, a task of which the simulation knows nothing.
+            Why::New => Some(Waker::Task(task)),
             Why::Displaced => None,
         };
         self.queue(machine, task, waker)
