@@ -522,45 +522,44 @@ static __always_inline bool carries_on(u64 mono, struct standing *writer)
 __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono, u64 enq_flags)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of_task(p);
-	bool fits = cctx && goes_first(tctx, cctx), background = is_background(p);
-	bool is_long = !background && works_long(p, tctx);
+	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, background = is_background(p);
+	bool is_long = !background && works_long(p, tctx), displaces = cctx && goes_first(tctx, cctx);
 	struct standing standing;
-	u64 key, at_ns;
+	u64 key, at_ns = mono;
 
 	tctx->lane = APPEASE_LANE_KERNEL;
-	if (mono && !background && enq_flags & SCX_ENQ_WAKEUP) {
-		if (carries_on(mono, &standing)) {
-			/* It works for a moment, so it goes before other attended tasks that wait. */
-			if (insert_next(p, slice_ns, scx_bpf_now(), enq_flags))
-				return 0;
-			enqueue_by_key(p, tctx, key_in_queue(standing.key, mono), slice_ns, mono, true, enq_flags);
+	if (mono && !background && wakes_up && carries_on(mono, &standing)) {
+		/* It works for a moment, so it goes before other attended tasks that wait. */
+		if (insert_next(p, slice_ns, scx_bpf_now(), enq_flags))
+			return 0;
+		key = standing.key;
+		displaces = true;
+	} else {
+		if (displaces && !is_long && !background) {
+			enqueue_first(p, cctx, enq_flags);
 			return 0;
 		}
-	}
-	if (fits && !is_long && !background) {
-		enqueue_first(p, cctx, enq_flags);
-		return 0;
-	}
-	key = at_ns = mono ? mono : bpf_ktime_get_ns();
-	if (enq_flags & SCX_ENQ_WAKEUP)
-		tctx->asked_ns = at_ns;
-	if (fits && is_long)
-		key = key_of_long(tctx);
-	if (background && mono) {
-		u64 now = scx_bpf_now();
+		key = at_ns = mono ? mono : bpf_ktime_get_ns();
+		if (wakes_up)
+			tctx->asked_ns = at_ns;
+		if (displaces && is_long)
+			key = key_of_long(tctx);
+		if (background && mono) {
+			u64 now = scx_bpf_now();
 
-		judge(p, mono, &standing);
-		if (standing.attended) {
-			key = standing.key;
-		} else if (enq_flags & SCX_ENQ_WAKEUP && policy_before(tctx->queued_ns + KTHREAD_PAUSE_NS, now)) {
-			tctx->queued_ns = now;
-			maybe_background = true;
-			scx_bpf_dsq_insert(p, DSQ_BACKGROUND, slice_ns, enq_flags);
-			kick_idle(p);
-			return 0;
+			judge(p, mono, &standing);
+			if (standing.attended) {
+				key = standing.key;
+			} else if (wakes_up && policy_before(tctx->queued_ns + KTHREAD_PAUSE_NS, now)) {
+				tctx->queued_ns = now;
+				maybe_background = true;
+				scx_bpf_dsq_insert(p, DSQ_BACKGROUND, slice_ns, enq_flags);
+				kick_idle(p);
+				return 0;
+			}
 		}
 	}
-	enqueue_by_key(p, tctx, key_in_queue(key, at_ns), slice_ns, at_ns, fits && (enq_flags & SCX_ENQ_WAKEUP), enq_flags);
+	enqueue_by_key(p, tctx, key_in_queue(key, at_ns), slice_ns, at_ns, displaces && wakes_up, enq_flags);
 	return 0;
 }
 

@@ -153,6 +153,12 @@ static __always_inline bool is_armed(void)
 	return policy != APPEASE_POLICY_STEADY && armed.on;
 }
 
+/* CLOCK_MONOTONIC. 0: nobody is served, so nobody asks for it. */
+static __always_inline u64 mono_if_armed(void)
+{
+	return is_armed() ? bpf_ktime_get_ns() : 0;
+}
+
 /* Whether messages are followed, each: policies appease and cas. */
 static __always_inline bool follows_messages(void)
 {

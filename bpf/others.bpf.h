@@ -1,85 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The other and the idle lane: how tasks queue up that serve no customer, when they displace each
- * other, and which one is next (policy/progress.h, policy/party.h).
+ * The other and the idle lane: how tasks queue up that serve no customer, and which one is next (policy/progress.h,
+ * policy/party.h).
  */
 #ifndef APPEASE_OTHERS_BPF_H
 #define APPEASE_OTHERS_BPF_H
 
-#include "near.bpf.h"
-
-/* From kernel headers: hard interrupts in the preemption count. */
-#define HARDIRQ_MASK 0xf0000
-extern const int __preempt_count __ksym __weak;
-
-/* What @p, which has the CPU, ran since it was charged last, ns. */
-static __always_inline u64 ran_since(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
-{
-	u64 began = p->se.exec_start, ran = p->se.sum_exec_runtime - tctx->ran_ns;
-
-	/* Since the kernel looked last, which is a tick ago at most. */
-	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
-}
-
-/*
- * For how long @curr keeps the CPU of @cctx from a task that wakes up, that of @wakee, ns; an interrupt woke it: @is_called. Tasks of
- * two parties compare by the parties' virtual times.
- */
-static __always_inline u64 keeps_from(struct task_struct *curr, const struct task_ctx *tctx, const struct cpu_ctx *cctx,
-				      const struct task_ctx *wakee, u64 now, bool is_called)
-{
-	u64 vtime = wakee->vtime, deadline = deadline_of(wakee);
-	u64 ran = ran_since(curr, tctx, now), running = tctx->vtime + vtime_for(curr, ran);
-	struct party *wakee_party, *party;
-
-	if (tctx->party != wakee->party) {
-		wakee_party = try_party(wakee->party);
-		party = try_party(tctx->party);
-		if (!wakee_party || !party)
-			return PROGRESS_KEEPS;
-		deadline += wakee_party->vtime - vtime;
-		vtime = wakee_party->vtime;
-		running = party->vtime + party_charge(ran, party->scale);
-	}
-	return progress_keeps_ns(vtime, deadline, running, progress_deadline(running, tctx->burst_ns, slice_ns), ran,
-				 now - cctx->displaced_ns, is_called);
-}
-
-/* Whether @p, which wakes up and whose is @wakee, takes its CPU at once. If later, a timer does. */
-__noinline bool displaces_other(struct task_struct *p __arg_trusted, const struct task_ctx *wakee __arg_nonnull, u64 now, bool is_called)
-{
-	s32 cpu = scx_bpf_task_cpu(p);
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
-	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
-	struct task_ctx *tctx;
-	struct standing standing;
-	u64 keeps = 0;
-
-	/* Who ends leaves the CPU soon, and its debt to its parent, whom it wakes. */
-	if (!cctx || !curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_EXITING))
-		return false;
-	if (is_partial && curr->policy != SCHED_EXT_POLICY)
-		return false;
-	tctx = try_task_ctx(curr);
-	if (!tctx || tctx->lane == APPEASE_LANE_KERNEL)
-		return false;
-	if (plain_lane(curr, tctx) == APPEASE_LANE_OTHER)
-		keeps = keeps_from(curr, tctx, cctx, wakee, now, is_called);
-	if (keeps == PROGRESS_KEEPS || (keeps && cctx->is_timed))
-		return false;
-	if (is_armed()) {
-		/* It may have begun to serve somebody since it was queued. */
-		judge(curr, bpf_ktime_get_ns(), &standing);
-		if (standing.attended)
-			return false;
-	}
-	if (keeps) {
-		end_after(cpu, curr->pid, keeps);
-		return false;
-	}
-	cctx->displaced_ns = now;
-	return true;
-}
+#include "handover.bpf.h"
 
 /* Moves a task to the clock of the party at @index. It takes along its lead, up to a slice. */
 static __always_inline struct party *join_party(struct task_ctx *tctx, u32 index)
@@ -94,14 +21,6 @@ static __always_inline struct party *join_party(struct task_ctx *tctx, u32 index
 	tctx->vtime = party->clock + (lead < slice_ns ? lead : slice_ns);
 	tctx->party = index;
 	return party;
-}
-
-/* Whether this is an interrupt, or idle: the current task wakes nothing. */
-__noinline bool is_interrupt(void)
-{
-	if (bpf_get_current_task_btf()->flags & PF_IDLE)
-		return true;
-	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
 }
 
 /* Virtual time that @waker hands on now. 0: none. A kernel thread has that of the task for which it works. */
@@ -135,10 +54,10 @@ __noinline int works_for_waker(struct task_ctx *tctx __arg_nonnull)
 
 /*
  * @vtime of @p, with the lead that its waker hands on if both are of one party. An interrupt hands
- * nothing on, @is_called: the task that it interrupts is not the waker.
+ * nothing on, @is_called: the task that it interrupts is not the waker. *@by: that of a waker in the lane.
  */
 static __always_inline u64 handed_on(struct task_struct *p, const struct task_ctx *tctx, struct party *party, u32 domain, u64 vtime,
-				     u64 now, bool is_called)
+				     u64 now, bool is_called, const struct task_ctx **by)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_ctx *wctx = waker == p || is_called ? NULL : try_task_ctx(waker);
@@ -149,11 +68,13 @@ static __always_inline u64 handed_on(struct task_struct *p, const struct task_ct
 	handed = hands_on(waker, wctx, now);
 	if (!handed)
 		return vtime;
+	if (skips_queues() && wctx->lane == APPEASE_LANE_OTHER)
+		*by = wctx;
 	clock = clock_of_both(party, tctx->party, domain);
 	return take_over(party, progress_handed_on(vtime, handed, clock, slice_ns), clock);
 }
 
-/* A task goes to sleep that woke another one in this turn. */
+/* A task has gone to sleep that woke another one in this turn. */
 __noinline int leave_owed(struct task_ctx *tctx __arg_nonnull)
 {
 	struct party *party = try_party(tctx->party);
@@ -231,6 +152,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
 	u32 lane = plain_lane(p, tctx), index, domain = domain_for(p, enq_flags);
 	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, is_called = wakes_up && is_interrupt(), stays = false;
+	const struct task_ctx *by = NULL;
 	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime;
 	struct party *party;
 
@@ -252,7 +174,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	}
 	vtime = progress_catch_up(tctx->vtime, party->clock, lag);
 	if (wakes_up)
-		vtime = handed_on(p, tctx, party, domain, vtime, now, is_called);
+		vtime = handed_on(p, tctx, party, domain, vtime, now, is_called, &by);
 	tctx->vtime = vtime;
 	tctx->lane = lane;
 	tctx->queued_ns = now;
@@ -262,6 +184,20 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_IDLE, domain, 0), slice_ns, vtime, enq_flags);
 		kick_idle(p);
 		return 0;
+	}
+	if (skips_queues() && hurries && wakes_up) {
+		if (by && hands_over(p, tctx, by, index, now, enq_flags))
+			return 0;
+		/* Nobody who is served waits: it takes the CPU without ops.dispatch(). A party that had even less waits for this turn. */
+		if (!domain_at(domain)->attended) {
+			if (displaces_other(p, tctx, now, is_called)) {
+				count_sched(CNT_DISPLACED);
+				plain_waiting++;
+				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+				return 0;
+			}
+			hurries = false;
+		}
 	}
 	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
 	if (hurries && wakes_up && displaces_other(p, tctx, now, is_called)) {
@@ -366,6 +302,8 @@ __noinline bool take_party(u32 domain, u64 moves_at)
 		index = next_party(look);
 		if (index >= PARTIES)
 			break;
+		/* Not at each look: the running task may be of a party that had less, and go on. */
+		advance_clock(domain_at(domain), look->vtime);
 		if (take_of(domain, index, moves_at))
 			return true;
 	}

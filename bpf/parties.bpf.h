@@ -378,10 +378,8 @@ static __noinline u32 next_party(struct party_look *look)
 		words &= words - 1;
 		least_of_word(look);
 	}
-	if (look->best < PARTIES) {
+	if (look->best < PARTIES)
 		look->left[word_of(look->best)] &= ~bit_of(look->best);
-		advance_clock(domain_at(look->domain), look->vtime);
-	}
 	return look->best;
 }
 

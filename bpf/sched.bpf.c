@@ -18,21 +18,14 @@
  */
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
-#include "others.bpf.h"
+#include "leaving.bpf.h"
 #include "scans.bpf.h"
 #include "sections.bpf.h"
 #include "speed.bpf.h"
-#include "unhappiest.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
-
-/* CLOCK_MONOTONIC. 0: nobody is served, so nobody asks for it. */
-static __always_inline u64 mono_if_armed(void)
-{
-	return is_armed() ? bpf_ktime_get_ns() : 0;
-}
 
 /* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell; the clock is asked for now, if it is. */
 static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is_attended)
@@ -218,7 +211,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	bool has_woken;
 	u64 mono;
 
-	if (went_on(p, enq_flags))
+	if (went_on(p, enq_flags) || answers(p, enq_flags))
 		return;
 	tctx = try_task_ctx(p);
 	if (!tctx) {
@@ -233,12 +226,19 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if (mono && tctx->lane != APPEASE_LANE_KERNEL)
 		judge(p, mono, &standing);
 	charge(p, tctx, mono, &standing);
+	if (skips_queues() && giver == p->pid) {
+		giver = 0;
+		if (enq_flags & SCX_ENQ_WAKEUP && tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)
+			leave_owed(tctx);
+	}
 	if (left_section_first(p, tctx, enq_flags))
 		return;
 	if (enq_flags & SCX_ENQ_REENQ)
 		count_sched(CNT_REENQUEUED);
-	if (enq_flags & SCX_ENQ_WAKEUP)
+	if (enq_flags & SCX_ENQ_WAKEUP) {
+		end_pair_turn(p, tctx);
 		begin_turn(tctx);
+	}
 	/* A kernel thread that works for longer must not lock the others out; where nobody is served, none that works at length is worth more. */
 	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS && !(policy == APPEASE_POLICY_STEADY && works_long(p, tctx))) {
 		if (enq_flags & SCX_ENQ_WAKEUP)
@@ -269,6 +269,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	}
 	/* ops.select_cpu() is not asked about tasks that have no choice, which on one CPU is all of them. */
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP &&
+	    (has_more_cpus() || bpf_get_current_task_btf()->flags & PF_IDLE) &&
 	    scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p))) {
 		tctx->lane = plain_lane(p, tctx);
 		if (skips_queues())
@@ -406,40 +407,6 @@ __noinline int move_waiting_attended(void)
 }
 
 /*
- * @p ends: its process takes over its debt, or its parent that of a process. ops.exit_task() may be long after the
- * parent's next child.
- */
-__noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
-{
-	struct task_struct *next = p->pid == p->tgid ? p->real_parent : p->group_leader;
-	u32 next_pid = next->pid;
-	struct task_ctx *heir = try_task_ctx(next);
-	struct party *party;
-	u64 most, clock;
-
-	if (!heir)
-		return 0;
-	if (policy == APPEASE_POLICY_CAS && p->pid == p->tgid)
-		return_share(p);
-	party = try_party(tctx->party);
-	if (!party)
-		return 0;
-	most = vtime_for(p, slice_ns);
-	clock = clock_here(party, tctx->party);
-	/* The first process adopts orphans, and does not wait for their work. */
-	if (heir->party != tctx->party || next_pid == 1) {
-		owe(party, progress_leaves(tctx->vtime, clock, clock));
-		tctx->handed_vtime = 0;
-		tctx->vtime = progress_start(tctx->vtime, clock, most);
-		return 0;
-	}
-	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, clock, most);
-	/* It may sleep once more on its way out. */
-	tctx->vtime = progress_start(tctx->vtime, clock, most);
-	return 0;
-}
-
-/*
  * Whether who waits in the background is to begin when an attended task goes to sleep: then the next event is farther away than when
  * it is overdue. Not sooner, for it may not let go of the CPU for milliseconds, and a closed loop's next request comes at once.
  */
@@ -486,6 +453,12 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	cctx->turn = 0;
 	cctx->is_timed = 0;
 	cctx->is_called = 0;
+	if (skips_queues() && giver) {
+		if (prev && prev->pid == giver)
+			giver = 0;
+		else
+			settle_giver();
+	}
 	if (tctx && prev->flags & PF_EXITING && !prev_runnable)
 		bequeath(prev, tctx);
 	if (!prev_runnable) {

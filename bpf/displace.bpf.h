@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The other lane: when a task that wakes up displaces the one that runs (progress_keeps_ns() in policy/progress.h).
+ */
+#ifndef APPEASE_DISPLACE_BPF_H
+#define APPEASE_DISPLACE_BPF_H
+
+#include "near.bpf.h"
+
+/* From kernel headers: hard interrupts in the preemption count. */
+#define HARDIRQ_MASK 0xf0000
+extern const int __preempt_count __ksym __weak;
+
+/* Whether this is an interrupt, or idle: the current task wakes nothing. */
+__noinline bool is_interrupt(void)
+{
+	if (bpf_get_current_task_btf()->flags & PF_IDLE)
+		return true;
+	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
+}
+
+/* What @p, which has the CPU, ran since it was charged last, ns. */
+static __always_inline u64 ran_since(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
+{
+	u64 began = p->se.exec_start, ran = p->se.sum_exec_runtime - tctx->ran_ns;
+
+	/* Since the kernel looked last, which is a tick ago at most. */
+	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
+}
+
+/*
+ * For how long @curr keeps the CPU of @cctx from a task that wakes up, that of @wakee, ns; an interrupt woke it: @is_called. Tasks of
+ * two parties compare by the parties' virtual times.
+ */
+static __always_inline u64 keeps_from(struct task_struct *curr, const struct task_ctx *tctx, const struct cpu_ctx *cctx,
+				      const struct task_ctx *wakee, u64 now, bool is_called)
+{
+	u64 vtime = wakee->vtime, deadline = deadline_of(wakee);
+	u64 ran = ran_since(curr, tctx, now), running = tctx->vtime + vtime_for(curr, ran);
+	struct party *wakee_party, *party;
+
+	if (tctx->party != wakee->party) {
+		wakee_party = try_party(wakee->party);
+		party = try_party(tctx->party);
+		if (!wakee_party || !party)
+			return PROGRESS_KEEPS;
+		deadline += wakee_party->vtime - vtime;
+		vtime = wakee_party->vtime;
+		running = party->vtime + party_charge(ran, party->scale);
+	}
+	return progress_keeps_ns(vtime, deadline, running, progress_deadline(running, tctx->burst_ns, slice_ns), ran,
+				 now - cctx->displaced_ns, is_called);
+}
+
+/* Whether @p, which wakes up and whose is @wakee, takes its CPU at once. If later, a timer does. */
+__noinline bool displaces_other(struct task_struct *p __arg_trusted, const struct task_ctx *wakee __arg_nonnull, u64 now, bool is_called)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	struct task_ctx *tctx;
+	struct standing standing;
+	u64 keeps = 0;
+
+	/* Who ends leaves the CPU soon, and its debt to its parent, whom it wakes. */
+	if (!cctx || !curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_EXITING))
+		return false;
+	if (is_partial && curr->policy != SCHED_EXT_POLICY)
+		return false;
+	tctx = try_task_ctx(curr);
+	if (!tctx || tctx->lane == APPEASE_LANE_KERNEL)
+		return false;
+	if (plain_lane(curr, tctx) == APPEASE_LANE_OTHER)
+		keeps = keeps_from(curr, tctx, cctx, wakee, now, is_called);
+	if (keeps == PROGRESS_KEEPS || (keeps && cctx->is_timed))
+		return false;
+	if (is_armed()) {
+		/* It may have begun to serve somebody since it was queued. */
+		judge(curr, bpf_ktime_get_ns(), &standing);
+		if (standing.attended)
+			return false;
+	}
+	if (keeps) {
+		end_after(cpu, curr->pid, keeps);
+		return false;
+	}
+	cctx->displaced_ns = now;
+	return true;
+}
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What a task of the other lane leaves when it goes to sleep, or ends: its debt (policy/progress.h).
+ */
+#ifndef APPEASE_LEAVING_BPF_H
+#define APPEASE_LEAVING_BPF_H
+
+#include "others.bpf.h"
+#include "unhappiest.bpf.h"
+
+/*
+ * @p ends: its process takes over its debt, or its parent that of a process. ops.exit_task() may be long after the
+ * parent's next child.
+ */
+__noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
+{
+	struct task_struct *next = p->pid == p->tgid ? p->real_parent : p->group_leader;
+	u32 next_pid = next->pid;
+	struct task_ctx *heir = try_task_ctx(next);
+	struct party *party;
+	u64 most, clock;
+
+	if (!heir)
+		return 0;
+	if (policy == APPEASE_POLICY_CAS && p->pid == p->tgid)
+		return_share(p);
+	party = try_party(tctx->party);
+	if (!party)
+		return 0;
+	most = vtime_for(p, slice_ns);
+	clock = clock_here(party, tctx->party);
+	/* The first process adopts orphans, and does not wait for their work. */
+	if (heir->party != tctx->party || next_pid == 1) {
+		owe(party, progress_leaves(tctx->vtime, clock, clock));
+		tctx->handed_vtime = 0;
+		tctx->vtime = progress_start(tctx->vtime, clock, most);
+		return 0;
+	}
+	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, clock, most);
+	/* It may sleep once more on its way out. */
+	tctx->vtime = progress_start(tctx->vtime, clock, most);
+	return 0;
+}
+
+/* @p has left the CPU without ops.dispatch(), see hands_over(). */
+__noinline int left_cpu(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
+{
+	struct standing standing = {};
+	u64 mono = mono_if_armed();
+
+	if (mono)
+		judge(p, mono, &standing);
+	charge(p, tctx, mono, &standing);
+	if (p->flags & PF_EXITING)
+		bequeath(p, tctx);
+	if (tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)
+		leave_owed(tctx);
+	return 0;
+}
+
+/* Does so for the task that handed its turn over last. */
+__noinline int settle_giver(void)
+{
+	struct task_struct *p = bpf_task_from_pid(giver);
+	struct task_ctx *tctx = p ? try_task_ctx(p) : NULL;
+
+	giver = 0;
+	/* What it ran in another class is not ours to charge. */
+	if (tctx && p->prio >= MAX_RT_PRIO)
+		left_cpu(p, tctx);
+	if (p)
+		bpf_task_release(p);
+	return 0;
+}
+
+#endif
