@@ -52,7 +52,7 @@ static __always_inline u64 keeps_from(struct task_struct *curr, const struct tas
 				 now - cctx->displaced_ns, is_called);
 }
 
-/* Whether @p, which wakes up and whose is @wakee, takes its CPU at once. If later, a timer does. */
+/* Whether @p, which wakes up, takes its CPU at once; @wakee is its context. If later, a timer does. */
 __noinline bool displaces_other(struct task_struct *p __arg_trusted, const struct task_ctx *wakee __arg_nonnull, u64 now, bool is_called)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
@@ -62,7 +62,7 @@ __noinline bool displaces_other(struct task_struct *p __arg_trusted, const struc
 	struct standing standing;
 	u64 keeps = 0;
 
-	/* Who ends leaves the CPU soon, and its debt to its parent, whom it wakes. */
+	/* A task that ends leaves the CPU soon, and its debt to its parent, which it wakes. */
 	if (!cctx || !curr || curr->prio < MAX_RT_PRIO || curr->flags & (PF_IDLE | PF_EXITING))
 		return false;
 	if (is_partial && curr->policy != SCHED_EXT_POLICY)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * On one CPU, in the other lane: a task hands its turn over to one of its party that it wakes, and goes to sleep. Those who wake
- * each other to and fro, through a pipe for one, so save ops.dispatch(), which looks through all queues. Their party has the same turn
- * and the same charge.
+ * On one CPU, in the other lane: a task hands its turn over to one of its party that it wakes, and goes to sleep. Tasks that wake each
+ * other to and fro, through a pipe for one, so save ops.dispatch(), which looks through all queues. Their party has the same turn and
+ * the same charge.
  *
  * With 4 hogs in another cgroup, a message through a pipe took 1.17 times what it takes under the kernel's own scheduler, on 6.18
  * 1.40 times.
@@ -37,7 +37,7 @@ static __always_inline void hand_over(struct task_struct *p, struct task_struct 
 
 /*
  * On one CPU: puts @p, of the party at @index, into the CPU's own queue. The running task woke it, that of @wctx in the same party. So @p has
- * the rest of that one's turn as soon as it goes to sleep, and those who wake each other to and fro save ops.dispatch(). Only if @p would
+ * the rest of that one's turn as soon as it goes to sleep, and tasks that wake each other to and fro save ops.dispatch(). Only if @p would
  * be the next of its party, and for a turn: then other parties are looked at. False: it may not.
  */
 static __always_inline bool hands_over(struct task_struct *p, const struct task_ctx *tctx, const struct task_ctx *wctx, u32 index,

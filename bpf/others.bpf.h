@@ -188,7 +188,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	if (skips_queues() && hurries && wakes_up) {
 		if (by && hands_over(p, tctx, by, index, now, enq_flags))
 			return 0;
-		/* Nobody who is served waits: it takes the CPU without ops.dispatch(). A party that had even less waits for this turn. */
+		/* No attended task waits: @p takes the CPU without ops.dispatch(). A party that had even less waits for this turn. */
 		if (!domain_at(domain)->attended) {
 			if (displaces_other(p, tctx, now, is_called)) {
 				count_sched(CNT_DISPLACED);

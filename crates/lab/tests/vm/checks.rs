@@ -49,7 +49,7 @@ const LONGEST_WAIT_MS: f64 = 2000.0;
 /// The figure of a distribution that counts.
 type OfSummary = fn(&Summary) -> f64;
 /// Figures of scenario `yardsticks`: how late a timer's thread is, and how long all others take. Beside four hogs on 7.2 were measured
-/// cyclictest 0.64, a build 0.96, messaging 1.046, hackbench 1.053, and a pipe 0.88; on 6.18 0.82, 1.00, 1.03, 1.02 and 1.01.
+/// cyclictest 0.64, a build 0.96, messaging 1.047, hackbench 1.048 to 1.053, and a pipe 0.88; on 6.18 0.82, 1.00, 1.04, 1.01 and 1.00.
 const YARDSTICKS: [(&str, OfSummary); 5] = [
     ("cyclictest_us", |us| us.p99),
     ("build_ms", |ms| ms.p50),
