@@ -138,20 +138,44 @@ __noinline int is_in_group(u32 gid)
 	return is_found;
 }
 
-/* Whether the current task is one of those that @rule counts. */
-static __always_inline bool is_counted(const struct appease_rule *rule)
+/* Whether the rule in @slot counts what the current task does: such an @access, by such a task. */
+__noinline int is_counted(u32 slot, u32 access)
 {
+	struct appease_rule *rule = bpf_map_lookup_elem(&rules, &slot);
 	u64 ids;
 
+	if (!rule || !(rule->access & access) || bpf_get_current_task_btf()->flags & PF_KTHREAD)
+		return 0;
 	if (!rule->flags)
-		return true;
+		return 1;
 	ids = bpf_get_current_uid_gid();
 	if (rule->flags & APPEASE_RULE_HAS_UID && (u32)ids != rule->uid)
-		return false;
+		return 0;
 	if (rule->flags & APPEASE_RULE_HAS_GID && ids >> 32 != rule->gid && !is_in_group(rule->gid))
-		return false;
+		return 0;
 	return !(rule->flags & APPEASE_RULE_HAS_CGROUP) ||
 	       bpf_get_current_ancestor_cgroup_id(rule->cgroup_level) == rule->cgroup_id;
+}
+
+/* Of the rules of a target, the first that counts this; 0: none. */
+static __always_inline u32 first_counting(const struct appease_rules *found, u32 access)
+{
+	u32 i;
+
+	if (!found)
+		return 0;
+	bpf_for(i, 0, APPEASE_RULES_AT_TARGET) {
+		u32 slot = found->slots[i & (APPEASE_RULES_AT_TARGET - 1)];
+
+		if (slot && is_counted(slot, access))
+			return slot;
+	}
+	return 0;
+}
+
+__noinline u32 rule_for(const struct appease_target *target, u32 access)
+{
+	return target ? first_counting(bpf_map_lookup_elem(&targets, target), access) : 0;
 }
 
 /* The current process made use of the channel of @rule. */
@@ -167,62 +191,46 @@ static __always_inline void remember_handler(struct appease_rule *rule)
 	rule->handlers[latest].tgid = tgid;
 }
 
-/* The current process accessed @source: an interaction, if the rule in @slot says so. Whether it does. */
-__noinline int channel_hit(u32 slot, const struct source *source, u32 access, u64 same_ns)
+/*
+ * The current process accessed @source, which the rule in @slot counts: an interaction. Each program calls this at one place, when
+ * it knows the rule: Linux 7.2 goes anew through a function, and through those behind it, for each call that hands it a pointer to
+ * the stack, and most of a program is behind this one.
+ */
+__noinline int channel_hit(u32 slot, const struct source *source, u32 access)
 {
 	struct appease_rule *rule = bpf_map_lookup_elem(&rules, &slot);
 	u64 now;
 
-	if (!rule || !source || !(rule->access & access) || !is_counted(rule) ||
-	    bpf_get_current_task_btf()->flags & PF_KTHREAD)
+	if (!rule || !source)
 		return 0;
 	now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&rule->hits, 1);
 	rule->last_ns = now;
 	remember_handler(rule);
 	if (policy == APPEASE_POLICY_RBPE)
-		return 1;
+		return 0;
 	if (policy == APPEASE_POLICY_RSIO)
-		activate_handler(source, slot, access, now);
-	else if (open_request(source, slot, access, same_ns, now))
+		activate_handler(source->object, slot, access, now);
+	else if (open_request(source, slot, access, access == APPEASE_READ ? SAME_REQUEST_NS : SAME_PERIOD_NS, now))
 		judge_later(current_tgid(), now);
-	return 1;
-}
-
-/* The rules of a target, the first that fits. */
-static __always_inline bool any_hit(const struct appease_rules *found, const struct source *source, u32 access)
-{
-	u64 same_ns = access == APPEASE_READ ? SAME_REQUEST_NS : SAME_PERIOD_NS;
-	u32 i;
-
-	if (!found)
-		return false;
-	bpf_for(i, 0, APPEASE_RULES_AT_TARGET) {
-		u32 slot = found->slots[i & (APPEASE_RULES_AT_TARGET - 1)];
-
-		if (slot && channel_hit(slot, source, access, same_ns))
-			return true;
-	}
-	return false;
-}
-
-__noinline int target_hit(const struct appease_target *target, const struct source *source, u32 access)
-{
-	return target && source && any_hit(bpf_map_lookup_elem(&targets, target), source, access);
+	return 0;
 }
 
 /* A device of a class was accessed: the rules for this one, else the rule for its class. */
 static __always_inline void device_hit(u32 channel, u32 device, u32 access)
 {
 	struct source source = { .object = device, .channel = channel };
+	u32 slot = 0;
 
 	if (watched.flags & APPEASE_PORTS_DEVICES) {
 		struct appease_target target = { .kind = APPEASE_TARGET_DEVICE, .id = { device } };
 
-		if (target_hit(&target, &source, access))
-			return;
+		slot = rule_for(&target, access);
 	}
-	channel_hit(channel, &source, access, access == APPEASE_READ ? SAME_REQUEST_NS : SAME_PERIOD_NS);
+	if (!slot && is_counted(channel, access))
+		slot = channel;
+	if (slot)
+		channel_hit(slot, &source, access);
 }
 
 #endif

@@ -271,19 +271,14 @@ __noinline int prolong(u32 tgid)
 	return 0;
 }
 
-/* The current process accessed a channel: its handler is active. */
-__noinline int activate_handler(const struct source *source, u32 rule, u32 access, u64 now)
+/* The current process accessed the channel of @object: its handler is active. */
+__noinline int activate_handler(u64 object, u32 rule, u32 access, u64 now)
 {
 	u32 tgid = current_tgid(), i, best = 0;
 	struct handler_scratch *scratch = handler_scratch();
 	struct appease_handler *handler = make_handler(tgid);
-	struct confidence_list *list;
-	u64 object;
+	struct confidence_list *list = bpf_map_lookup_elem(&channel_handlers, &object);
 
-	if (!source)
-		return 0;
-	object = source->object;
-	list = bpf_map_lookup_elem(&channel_handlers, &object);
 	if (!list && scratch) {
 		bpf_map_update_elem(&channel_handlers, &object, &scratch->list, BPF_NOEXIST);
 		list = bpf_map_lookup_elem(&channel_handlers, &object);

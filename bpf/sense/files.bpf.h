@@ -63,12 +63,15 @@ static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)
 {
 	struct appease_target target = { .kind = APPEASE_TARGET_FILE, .id = { wd } };
 	struct source source = { .object = (u64)inode, .channel = APPEASE_CHANNEL_FILE };
+	u32 slot;
 
 	if (is_own_fifo(inode, access)) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return;
 	}
-	target_hit(&target, &source, access);
+	slot = rule_for(&target, access);
+	if (slot)
+		channel_hit(slot, &source, access);
 }
 
 /* Runs in the context of who accessed @inode. */

@@ -110,28 +110,29 @@ static __always_inline bool is_udp_watched(struct sock *sk)
 	return is_udp_server(sk) || watched.flags & (APPEASE_PORTS_ANY_UDP | APPEASE_PORTS_UDP_CONNECT);
 }
 
-/* The rules for one end: for address and port, for the port, for the address. */
-static __always_inline bool end_hit(struct appease_target *target, const struct source *source, u32 access)
+/* The rule for one end: for address and port, for the port, for the address. */
+static __always_inline u32 rule_for_end(struct appease_target *target, u32 access)
 {
 	u64 address[2];
+	u32 slot;
 
-	if (!target || !source)
-		return false;
 	address[0] = target->id[0];
 	address[1] = target->id[1];
 	if (!(watched.flags & APPEASE_PORTS_HOSTS)) {
 		target->id[0] = target->id[1] = 0;
-		return target_hit(target, source, access);
+		return rule_for(target, access);
 	}
-	if (target_hit(target, source, access))
-		return true;
+	slot = rule_for(target, access);
+	if (slot)
+		return slot;
 	target->id[0] = target->id[1] = 0;
-	if (target_hit(target, source, access))
-		return true;
+	slot = rule_for(target, access);
+	if (slot)
+		return slot;
 	target->id[0] = address[0];
 	target->id[1] = address[1];
 	target->port = 0;
-	return target_hit(target, source, access);
+	return rule_for(target, access);
 }
 
 /*
@@ -164,6 +165,7 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 		.kind = APPEASE_TARGET_ACCEPT,
 		.protocol = protocol,
 	};
+	u32 slot;
 
 	if (!ends)
 		return 0;
@@ -180,13 +182,17 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 	target.port = ends->near_port;
 	target.id[0] = ends->near[0];
 	target.id[1] = ends->near[1];
-	if (end_hit(&target, &source, access))
-		return 0;
-	target.kind = APPEASE_TARGET_CONNECT;
-	target.port = ends->far_port;
-	target.id[0] = ends->far[0];
-	target.id[1] = ends->far[1];
-	return end_hit(&target, &source, access);
+	slot = rule_for_end(&target, access);
+	if (!slot) {
+		target.kind = APPEASE_TARGET_CONNECT;
+		target.port = ends->far_port;
+		target.id[0] = ends->far[0];
+		target.id[1] = ends->far[1];
+		slot = rule_for_end(&target, access);
+	}
+	if (slot)
+		channel_hit(slot, &source, access);
+	return 0;
 }
 
 /* Set before load: time between two ticks of the kernel's clock. */
@@ -430,7 +436,8 @@ static __always_inline void note_tcp_receive(struct sock *sk)
 {
 	struct stamp_key key;
 
-	if (is_armed()) {
+	/* What MPTCP carries is stamped nowhere. */
+	if (is_armed() && sk->sk_protocol == IPPROTO_TCP) {
 		key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
 		note_read(&key);
 	}
@@ -441,10 +448,8 @@ static __always_inline void inet_receive(struct sock *sk)
 {
 	u16 protocol = sk->sk_protocol;
 
-	if (protocol == IPPROTO_TCP)
+	if (protocol == IPPROTO_TCP || protocol == IPPROTO_MPTCP)
 		note_tcp_receive(sk);
-	else if (protocol == IPPROTO_MPTCP)
-		tcp_hit(sk, APPEASE_READ);
 }
 
 /* splice and sendfile to a pipe do not go through tcp_recvmsg(). */

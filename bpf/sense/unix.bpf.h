@@ -40,26 +40,25 @@ static __always_inline struct appease_unix_name *try_abstract_name(struct unix_s
 	return name;
 }
 
-/* The rules of the socket that was bound, by path or by name. */
-static __always_inline bool bound_hit(struct unix_sock *bound, u32 kind, const struct source *source, u32 access,
-				      u32 flags)
+/* The rule for the socket that was bound, by path or by name. */
+static __always_inline u32 rule_for_bound(struct unix_sock *bound, u32 kind, u32 access, u32 flags)
 {
 	struct inode *inode = BPF_CORE_READ(bound, path.dentry, d_inode);
 
 	if (inode) {
 		struct appease_target target = { .kind = kind, .id = { (u64)inode } };
 
-		return flags & APPEASE_PORTS_UNIX && target_hit(&target, source, access);
+		return flags & APPEASE_PORTS_UNIX ? rule_for(&target, access) : 0;
 	}
 	if (flags & APPEASE_PORTS_UNIX_NAME) {
 		struct appease_unix_name *name = try_abstract_name(bound);
 
 		if (!name || !is_in_real_network(&bound->sk))
-			return false;
+			return 0;
 		name->kind = kind;
-		return any_hit(bpf_map_lookup_elem(&unix_names, name), source, access);
+		return first_counting(bpf_map_lookup_elem(&unix_names, name), access);
 	}
-	return false;
+	return 0;
 }
 
 static __always_inline bool has_unix_rules(void)
@@ -72,7 +71,7 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 {
 	struct source source = { .object = (u64)sk, .channel = APPEASE_CHANNEL_UNIX };
 	struct unix_sock *sock = (struct unix_sock *)sk, *peer;
-	u32 other = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr);
+	u32 other = BPF_CORE_READ(sk, sk_peer_pid, numbers[0].nr), slot;
 
 	if (!other && access == APPEASE_READ && sk->sk_type == SOCK_DATAGRAMS)
 		other = last_there(&(struct place){ .address = (u64)sk, .access = APPEASE_WRITE });
@@ -82,12 +81,13 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 		count(APPEASE_CNT_LOCAL_PEER);
 		return;
 	}
-	if (bound_hit(sock, APPEASE_TARGET_UNIX_ACCEPT, &source, access, watched.flags))
-		return;
+	slot = rule_for_bound(sock, APPEASE_TARGET_UNIX_ACCEPT, access, watched.flags);
 	/* It may go away meanwhile: then the reads fail, or see another socket once. */
 	peer = (struct unix_sock *)BPF_CORE_READ(sock, peer);
-	if (peer)
-		bound_hit(peer, APPEASE_TARGET_UNIX_CONNECT, &source, access, watched.flags);
+	if (!slot && peer)
+		slot = rule_for_bound(peer, APPEASE_TARGET_UNIX_CONNECT, access, watched.flags);
+	if (slot)
+		channel_hit(slot, &source, access);
 }
 
 /* Data arrives: for unix sockets of every type that happens in the sender's context. */
