@@ -348,10 +348,15 @@ static __always_inline void deliver_tcp(struct sock *sk)
 		if (!stamp)
 			return;
 	}
-	by = sent_by_current(&key);
+	/* From the customer itself, who asks on while it is answered. The server's own call lets that in, which it does not send. */
+	if (request && request->object == (u64)sk)
+		by = 0;
+	else
+		by = sent_by_current(&key);
 	/* To the customer itself, who is on this machine in another network: that is the response, and serves nobody else. */
 	if (by && request && by == request->object) {
-		forget_object(&key);
+		if (stamp)
+			forget_object(&key);
 		return;
 	}
 	if (by) {
@@ -362,7 +367,7 @@ static __always_inline void deliver_tcp(struct sock *sk)
 	request = stamp && is_still_meant(stamp, now) ? try_answerable(stamp, now) : NULL;
 	if (request)
 		begin_handing(request, 0, now);
-	else
+	else if (stamp)
 		forget_object(&key);
 }
 
