@@ -417,8 +417,7 @@ static __always_inline bool insert_next(struct task_struct *p, u64 slice, u64 no
 
 	if (!cctx || (plain_may_wait() && now - cctx->looked_ns >= PROGRESS_PIECE_NS) || is_kernel_due(cctx, now))
 		return false;
-	plain_waiting++;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags);
+	insert_first(p, slice, enq_flags);
 	return true;
 }
 

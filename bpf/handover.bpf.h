@@ -31,8 +31,7 @@ static __always_inline bool is_of_pair(const struct task_struct *p)
 static __always_inline void hand_over(struct task_struct *p, struct task_struct *waker, u64 slice, u64 enq_flags)
 {
 	giver = waker->pid;
-	plain_waiting++;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags);
+	insert_first(p, slice, enq_flags);
 }
 
 /*

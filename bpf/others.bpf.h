@@ -192,8 +192,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		if (!domain_at(domain)->attended) {
 			if (displaces_other(p, tctx, now, is_called)) {
 				count_sched(CNT_DISPLACED);
-				plain_waiting++;
-				scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
+				insert_first(p, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 				return 0;
 			}
 			hurries = false;

@@ -180,16 +180,14 @@ static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 			gives_way = true;
 			enq_flags |= SCX_ENQ_PREEMPT;
 		}
-		plain_waiting++;
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice < slice_ns ? slice : slice_ns, enq_flags);
+		insert_first(p, slice < slice_ns ? slice : slice_ns, enq_flags);
 		return true;
 	}
 	/* One that was displaced is queued without a flag; a new one, or one that a realtime task displaced, has some. */
 	if (!gives_way || enq_flags)
 		return false;
 	gives_way = false;
-	plain_waiting++;
-	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+	insert_first(p, slice_ns, enq_flags);
 	return true;
 }
 
@@ -272,11 +270,9 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	    (has_more_cpus() || bpf_get_current_task_btf()->flags & PF_IDLE) &&
 	    scx_bpf_test_and_clear_cpu_idle(scx_bpf_task_cpu(p))) {
 		tctx->lane = plain_lane(p, tctx);
-		if (skips_queues())
-			plain_waiting++;
 		begins(scx_bpf_task_cpu(p), tctx, false);
 		count_sched(CNT_DIRECT);
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		insert_first(p, slice_ns, enq_flags);
 		return;
 	}
 	enqueue_other(p, tctx, scx_bpf_now(), enq_flags);

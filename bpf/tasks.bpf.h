@@ -183,6 +183,14 @@ static bool maybe_background, maybe_idle, maybe_overdue;
  */
 static u64 plain_waiting;
 
+/* Puts @p into its CPU's own queue, past ours, for it is the next one. */
+static __always_inline void insert_first(struct task_struct *p, u64 slice, u64 enq_flags)
+{
+	if (skips_queues())
+		plain_waiting++;
+	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice, enq_flags);
+}
+
 /* On one CPU: the running task is being displaced by one that goes on with its turn. */
 static bool gives_way;
 
