@@ -396,6 +396,20 @@ __noinline u32 first_party(u32 domain)
 	return look ? next_party(look) : PARTIES;
 }
 
+/*
+ * A task of the party at @index ran in @domain, and no party has a task for its CPU. If none waits at all, what it had beyond others took nothing
+ * from them: the clock goes with it, as charge_party() has it go where no other party is known to wait. Left behind, it would give a
+ * party that was asleep while CPUs were idle all of them, for as long as it takes to draw level.
+ */
+__noinline int note_alone(u32 index, u32 domain)
+{
+	struct party *party = try_party(index);
+
+	if (party && others_may_wait(domain) && first_party(domain) >= PARTIES)
+		advance_clock(domain_at(domain), party->vtime);
+	return 0;
+}
+
 /* The party of the customer in @slot in @group, or @group itself if there are too many. */
 __noinline u32 spender_of(u32 slot, u32 group)
 {
