@@ -167,6 +167,7 @@ static __always_inline int charge_to(struct task_struct *p, struct task_ctx *tct
 			party_goes_on(party, tctx->party, tctx->vtime, ran);
 			if (tctx->party < PARTIES) {
 				charge_party(party, tctx->party, ran);
+				cctx->ran_in = tctx->party;
 				__sync_fetch_and_add(&party->wanted_ns, waited + ran);
 			}
 		}

@@ -284,28 +284,50 @@ __noinline bool take_of(u32 domain, u32 index, u64 moves_at)
 	return true;
 }
 
+/*
+ * No party waits in @domain. What the party that this CPU ran last had beyond others took nothing from them: the clock goes with it, as
+ * charge_party() has it go where no other party is known to wait. Left behind, it would give a party that was asleep while CPUs were
+ * idle all of them, for as long as it takes to draw level.
+ */
+static __always_inline void note_alone(u32 domain)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	struct party *party = cctx && domain == domain_here() ? try_party(cctx->ran_in) : NULL;
+
+	if (party)
+		advance_clock(domain_at(domain), party->vtime);
+}
+
 /* Takes a task of the party with the smallest virtual time in @domain, see take_of(). */
 __noinline bool take_party(u32 domain, u64 moves_at)
 {
 	struct party_look *look;
+	bool waits = false;
 	u32 i, index;
 
 	if (!others_may_wait(domain))
 		return false;
-	if (is_only_root(domain))
-		return take_of(domain, 0, moves_at);
-	look = begin_party_look(domain);
-	if (!look)
-		return false;
-	bpf_for(i, 0, PARTIES) {
-		index = next_party(look);
-		if (index >= PARTIES)
-			break;
-		/* Not at each look: the running task may be of a party that had less, and go on. */
-		advance_clock(domain_at(domain), look->vtime);
-		if (take_of(domain, index, moves_at))
+	if (is_only_root(domain)) {
+		if (take_of(domain, 0, moves_at))
 			return true;
+		waits = scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, 0)) > 0;
+	} else {
+		look = begin_party_look(domain);
+		if (!look)
+			return false;
+		bpf_for(i, 0, PARTIES) {
+			index = next_party(look);
+			if (index >= PARTIES)
+				break;
+			waits = true;
+			/* Not at each look: the running task may be of a party that had less, and go on. */
+			advance_clock(domain_at(domain), look->vtime);
+			if (take_of(domain, index, moves_at))
+				return true;
+		}
 	}
+	if (!waits)
+		note_alone(domain);
 	return false;
 }
 

@@ -248,15 +248,21 @@ static __always_inline bool is_only_root(u32 domain)
 	return domain_at(domain)->party_words == 1 && domain_at(domain)->party_waiting[0] == 1;
 }
 
+/* @party has wanted nothing, or could have nothing: it is not owed for that. */
+static __always_inline void rise_to(struct party *party, u64 floor)
+{
+	if (policy_before(party->vtime, floor))
+		party->vtime = floor;
+}
+
 /* A task is about to be put into the queue of @party, the one at @index, in @domain. */
 static __always_inline void party_fills(struct party *party, u32 index, struct domain *domain, u64 credit, u64 now)
 {
-	u64 bit = bit_of(index), floor = domain->clock - credit;
+	u64 bit = bit_of(index);
 	u32 word = word_of(index);
 
 	party->used_ns = now;
-	if (policy_before(party->vtime, floor))
-		party->vtime = floor;
+	rise_to(party, domain->clock - credit);
 	if (domain->party_waiting[word] & domain->party_used[word] & bit)
 		return;
 	__sync_fetch_and_or(&domain->party_waiting[word], bit);
@@ -353,8 +359,10 @@ static __noinline int least_of_word(struct party_look *look)
 			continue;
 		if (!knows_queues() && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, look->domain, index)) <= 0)
 			continue;
-		if (nr_limits && is_limited(group_behind(index, party), look->now))
+		if (nr_limits && is_limited(group_behind(index, party), look->now)) {
+			rise_to(party, domain_at(look->domain)->clock);
 			continue;
+		}
 		look->best = index;
 		look->vtime = party->vtime;
 	}
@@ -394,20 +402,6 @@ __noinline u32 first_party(u32 domain)
 		return 0;
 	look = begin_party_look(domain);
 	return look ? next_party(look) : PARTIES;
-}
-
-/*
- * A task of the party at @index ran in @domain, and no party has a task for its CPU. If none waits at all, what it had beyond others took nothing
- * from them: the clock goes with it, as charge_party() has it go where no other party is known to wait. Left behind, it would give a
- * party that was asleep while CPUs were idle all of them, for as long as it takes to draw level.
- */
-__noinline int note_alone(u32 index, u32 domain)
-{
-	struct party *party = try_party(index);
-
-	if (party && others_may_wait(domain) && first_party(domain) >= PARTIES)
-		advance_clock(domain_at(domain), party->vtime);
-	return 0;
 }
 
 /* The party of the customer in @slot in @group, or @group itself if there are too many. */

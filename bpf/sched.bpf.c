@@ -429,7 +429,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), mono, key;
 	bool runs_other, pauses = false;
-	u32 first = 0, domain = domain_of(cpu), ran_in = PARTIES;
+	u32 first = 0, domain = domain_of(cpu);
 
 	if (!cctx)
 		return;
@@ -444,8 +444,6 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		if (mono && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
 			judge(prev, mono, &standing);
 		charge(prev, tctx, mono, &standing);
-		if (tctx->lane == APPEASE_LANE_OTHER)
-			ran_in = tctx->party;
 	}
 	cctx->looked_ns = now;
 	cctx->turn = 0;
@@ -538,8 +536,6 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (take_other(cpu, now, runs_other))
 		return;
-	if (has_more_cpus() && ran_in < PARTIES)
-		note_alone(ran_in, domain);
 	/* It may not let go of the CPU for milliseconds, when the next event may come at any time. */
 	if (!prev_runnable && take(DSQ_BACKGROUND, &maybe_background))
 		return;

@@ -20,9 +20,10 @@
  *	m	parties in the party's own cgroup, which share it equally
  *
  * The root's own tasks count like cgroups of weight 100, one each, as under the kernel's scheduler.
- * A party that was idle comes back at most one slice behind the clock. The clock is the smallest
- * virtual time that waited when a party was last chosen. While none waits, it goes with the party
- * that runs: what that one has then, it takes from nobody.
+ * A party that was idle comes back at most one slice behind the clock, and one that cpu.max kept
+ * from running not behind it. The clock is the smallest virtual time that waited when a party was
+ * last chosen. While none waits, it goes with the party that runs: what that one has then, it takes
+ * from nobody.
  *
  * So a request beyond its budget gets the share of a cgroup of its own. And a crowd of threads in
  * one cgroup keeps a single thread of the next one waiting for one turn.
