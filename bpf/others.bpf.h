@@ -155,6 +155,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	const struct task_ctx *by = NULL;
 	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime;
 	struct party *party;
+	s32 cpu;
 
 	if (packs)
 		stays = wakes_up ? tctx->packed : stays_packed(p, domain, now, enq_flags);
@@ -190,7 +191,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 			return 0;
 		/* No attended task waits: @p takes the CPU without ops.dispatch(). A party that had even less waits for this turn. */
 		if (!domain_at(domain)->attended) {
-			if (displaces_other(p, tctx, now, is_called)) {
+			if (displaces_on(0, tctx, now, is_called, true)) {
 				count_sched(CNT_DISPLACED);
 				insert_first(p, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 				return 0;
@@ -199,10 +200,11 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		}
 	}
 	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
-	if (hurries && wakes_up && displaces_other(p, tctx, now, is_called)) {
+	cpu = hurries && wakes_up ? displaces_other(p, tctx, domain, now, is_called) : -1;
+	if (cpu >= 0) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
 		count_sched(CNT_DISPLACED);
-		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return 0;
 	}
 	/* The CPU that it is packed on looks for the next task when its work is over; it may be so by now. */
