@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File, FileTimes},
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result};
@@ -97,8 +97,8 @@ impl Store {
         fs::rename(part, path).with_context(|| format!("rename {} into place", path.display()))
     }
 
-    /// Removes all but the `keep` last used things of a kind.
-    pub fn prune(&self, kind: &str, keep: usize) {
+    /// Removes all but the `keep` last used things of a kind, and those used within `recent`.
+    pub fn prune(&self, kind: &str, keep: usize, recent: Duration) {
         let prefix = format!("{kind}-");
         let mut found: Vec<(SystemTime, PathBuf)> = fs::read_dir(&self.dir)
             .into_iter()
@@ -108,9 +108,11 @@ impl Store {
             .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
             .collect();
         found.sort();
-        for (_, path) in found.iter().rev().skip(keep) {
-            // A machine that runs has its images open; who is about to start one touched its things just now.
-            let _ = remove(path);
+        for (used, path) in found.iter().rev().skip(keep) {
+            // A machine that runs has its images open. A league looks its own up once, and starts machines for hours.
+            if used.elapsed().is_ok_and(|ago| ago >= recent) {
+                let _ = remove(path);
+            }
         }
     }
 
@@ -148,7 +150,7 @@ pub fn remove(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, fs, path::Path};
+    use std::{cell::Cell, fs, path::Path, time::Duration};
 
     use anyhow::{Result, bail};
 
@@ -223,7 +225,9 @@ mod tests {
             store.get("thing", recipe, |_| Ok(()))?;
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        store.prune("thing", 2);
+        store.prune("thing", 2, Duration::from_secs(3600));
+        assert!(store.path("thing", "b").is_dir());
+        store.prune("thing", 2, Duration::ZERO);
         let kept = ["a", "b", "c"].map(|recipe| store.path("thing", recipe).is_dir());
         assert_eq!(kept, [true, false, true]);
         Ok(())

@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -16,6 +17,8 @@ use crate::{
 
 /// How many tools disks are kept: each build of a program makes a new one.
 const KEPT: usize = 12;
+/// So long at least: a league of all schedulers takes the better part of a day.
+const RECENT: Duration = Duration::from_secs(24 * 3600);
 
 /// The image with these files, by the names they have in /run/tools.
 ///
@@ -40,7 +43,7 @@ pub fn tools(store: &Store, files: &BTreeMap<String, PathBuf>) -> Result<PathBuf
         ext4::from_tree(&tree, "tools", &part.join("tools.ext4"), content, None)?;
         fs::remove_dir_all(&tree).context("remove the tools' tree")
     })?;
-    store.prune("tools", KEPT);
+    store.prune("tools", KEPT, RECENT);
     Ok(dir.join("tools.ext4"))
 }
 
