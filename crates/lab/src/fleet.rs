@@ -296,7 +296,7 @@ impl Fleet<'_> {
             let failed = |scheduler: &str| Run {
                 scheduler: scheduler.to_owned(),
                 load: job.load,
-                kernel: spec.kernel.release.clone(),
+                kernel: String::new(),
                 machine: job.machine,
                 outcome: Outcome::Failed,
                 detail: format!("{error:#}"),

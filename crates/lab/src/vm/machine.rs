@@ -119,8 +119,9 @@ pub fn run(
     Ok(runs.collect())
 }
 
-/// A run for each scheduler: what the guest told of it, or how the machine ended before.
+/// A run for each scheduler: what the guest told of it, or how the machine ended before. Without a kernel if that did not boot.
 fn runs_of(job: &Job, results: Vec<Event>, end: &End, kernel: &str) -> Vec<Run> {
+    let kernel = if end.has_booted() { kernel } else { "" };
     let mut results = results.into_iter();
     let run = |scheduler: &str| {
         let mut run = Run {
@@ -158,21 +159,33 @@ enum End {
     /// After its last result.
     Well,
     Silent(Duration),
-    TooLong(Duration, String),
-    Died(String, String),
+    TooLong(Duration, Option<String>),
+    Died(String, Option<String>),
 }
 
 impl End {
+    /// Whether the guest told of a phase at least. Where it did not, the reason lies with us, not with a scheduler.
+    fn has_booted(&self) -> bool {
+        match self {
+            Self::Well => true,
+            Self::Silent(_) => false,
+            Self::TooLong(_, phase) | Self::Died(_, phase) => phase.is_some(),
+        }
+    }
+
     /// Outcome and reason of a run without a result.
     fn told(&self) -> (Outcome, String) {
+        let name =
+            |phase: &Option<String>| phase.as_ref().map_or("nothing was told".into(), |name| format!("phase {name}"));
         match self {
             Self::Well => (Outcome::Failed, "the machine told no result: this is a defect of appease-lab".into()),
             Self::Silent(after) => (Outcome::Failed, format!("no boot within {} s of host time", after.as_secs())),
-            Self::TooLong(after, phase) => {
-                (Outcome::Stalled, format!("no result within {} s of host time, after {phase}", after.as_secs()))
-            }
+            Self::TooLong(after, phase) => (
+                Outcome::Stalled,
+                format!("no result within {} s of host time, after {}", after.as_secs(), name(phase)),
+            ),
             Self::Died(how, phase) => {
-                (Outcome::Failed, format!("the machine ended without a result ({how}), after {phase}"))
+                (Outcome::Failed, format!("the machine ended without a result ({how}), after {}", name(phase)))
             }
         }
     }
@@ -204,12 +217,11 @@ impl Machine {
         let mut phase: Option<String> = None;
         loop {
             interrupt.check()?;
-            let after = || phase.clone().map_or("nothing was told".into(), |name| format!("phase {name}"));
             if phase.is_none() && begun.elapsed() > limits.boot {
                 return Ok(End::Silent(limits.boot));
             }
             if begun.elapsed() > limits.total {
-                return Ok(End::TooLong(limits.total, after()));
+                return Ok(End::TooLong(limits.total, phase));
             }
             let event = match events.recv_timeout(TICK) {
                 Ok(Ok(event)) => Some(event),
@@ -257,7 +269,7 @@ impl Machine {
                         let rest = std::iter::from_fn(|| events.recv_timeout(LAST_WORDS).ok());
                         self.results.extend(rest.flatten().filter(|event| matches!(event, Event::Result { .. })));
                         let all = self.results.len() >= wanted;
-                        return Ok(if all { End::Well } else { End::Died(status.to_string(), after()) });
+                        return Ok(if all { End::Well } else { End::Died(status.to_string(), phase) });
                     }
                 }
             }
@@ -334,7 +346,7 @@ mod tests {
             kernel: "1.2.3-told".into(),
         };
         let results = vec![result(Outcome::Ok, ""), result(Outcome::Evicted, "stall")];
-        let end = End::Died("signal 9".into(), "phase measuring".into());
+        let end = End::Died("signal 9".into(), Some("measuring".into()));
         let runs = runs_of(&job, results, &end, "1.2.3-known");
         let lines = runs.iter().map(|run| {
             format!("{} {} {:?} {} {:?}", run.scheduler, run.kernel, run.outcome, run.metrics.len(), run.detail)
@@ -344,6 +356,9 @@ mod tests {
         scx_lavd 1.2.3-told Evicted 1 "stall"
         appease 1.2.3-known Failed 0 "the machine ended without a result (signal 9), after phase measuring"
         "#);
+        let unborn = runs_of(&job, Vec::new(), &End::Died("exit status: 1".into(), None), "1.2.3-known");
+        let unborn = unborn.first().map(|run| (run.kernel.as_str(), run.detail.as_str()));
+        assert_eq!(unborn, Some(("", "the machine ended without a result (exit status: 1), after nothing was told")));
         Ok(())
     }
 }
