@@ -296,6 +296,7 @@ impl Fleet<'_> {
             let failed = |scheduler: &str| Run {
                 scheduler: scheduler.to_owned(),
                 load: job.load,
+                // None booted, see runs_of() in vm/machine.rs.
                 kernel: String::new(),
                 machine: job.machine,
                 outcome: Outcome::Failed,

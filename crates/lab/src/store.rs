@@ -223,7 +223,7 @@ mod tests {
         let (store, _) = store(dir.path());
         for recipe in ["a", "b", "c", "a"] {
             store.get("thing", recipe, |_| Ok(()))?;
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(20));
         }
         store.prune("thing", 2, Duration::from_secs(3600));
         assert!(store.path("thing", "b").is_dir());
