@@ -67,6 +67,8 @@ static __always_inline void enqueue_first(struct task_struct *p, struct cpu_ctx 
 		scx_bpf_dsq_insert(p, queue_of_kernel(cpu), slice_ns, enq_flags);
 		return;
 	}
+	if (has_more_cpus() && displaces && curr)
+		cctx->aside_pid = curr->pid;
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | (displaces ? SCX_ENQ_PREEMPT : SCX_ENQ_HEAD));
 }
 

@@ -34,7 +34,7 @@
 /* CPUs of a machine: a CPU beyond that counts as the one at its number without the upper bits. */
 #define CPUS_MAX 4096
 
-/* A power of two of them may be in use: some of the last are then without CPUs. */
+/* A power of two of them may be in use: some of the last, and between those of two memory nodes, are then without CPUs. */
 const volatile u32 nr_domains = 1;
 const volatile u8 domain_of_cpus[CPUS_MAX];
 /* CPUs that were off when user space looked, by bits. */

@@ -6,6 +6,8 @@
  * only after PLACEMENT_MOVE_NS: most waits are over sooner, and the task finds its cache warm. Each domain has one timer for
  * that, which is set only while another domain has an idle CPU for a task that waits.
  *
+ * What a kernel thread displaces stays where it is while any CPU is idle, for kernel threads are mostly done in a moment.
+ *
  * What somebody waits for displaces plain work of its own domain. Where none runs, it takes any idle CPU at once. So do new tasks,
  * which have nothing in a cache yet, and a task that another one wakes which is about to sleep (SCX_WAKE_SYNC): its data is there.
  *
@@ -26,6 +28,19 @@ struct {
 	__type(key, u32);
 	__type(value, struct timer);
 } move_timers SEC(".maps");
+
+/* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell; the clock is asked for now, if it is. */
+static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is_attended)
+{
+	bool is_kernel = tctx->lane == APPEASE_LANE_KERNEL;
+	struct cpu_ctx *cctx = (has_more_cpus() && !is_kernel) || clock_by != APPEASE_CLOCK_LEFT ? cpu_ctx_of(cpu) : NULL;
+
+	if (!cctx)
+		return;
+	if (!is_kernel)
+		note_plain(cpu, cctx, true);
+	ask_clock(cpu, cctx, !is_attended);
+}
 
 /* Takes an idle CPU of @domain, of those in @idle, that @p may run on. -1: there is none. */
 static __always_inline s32 idle_cpu_of(struct task_struct *p, const struct domain *domain, const struct cpumask *idle)
@@ -91,6 +106,25 @@ static int move_waiting(void *map, u32 *key, struct bpf_timer *timer)
 __noinline s32 init_move_timer(u32 domain)
 {
 	return ready_timer(move_timers, domain, move_waiting);
+}
+
+/*
+ * Whether @p, which is queued anew, stays on its CPU: a kernel thread has displaced it for a moment, and it takes no turn from anybody, for
+ * another CPU is idle. On that one it would find a cold cache, or share a core.
+ */
+static __always_inline bool stays_behind_kernel(struct task_struct *p, u64 enq_flags)
+{
+	struct cpu_ctx *cctx = has_more_cpus() && !enq_flags ? cpu_ctx_of(scx_bpf_task_cpu(p)) : NULL;
+	const struct cpumask *idle;
+	bool stays;
+
+	if (!cctx || cctx->aside_pid != p->pid)
+		return false;
+	cctx->aside_pid = 0;
+	idle = scx_bpf_get_idle_cpumask();
+	stays = bpf_cpumask_intersects(idle, p->cpus_ptr);
+	scx_bpf_put_idle_cpumask(idle);
+	return stays;
 }
 
 /* Calls an idle CPU of @domain for @p, which nobody waits for and which was put into a queue there; or, later, one of another domain. */

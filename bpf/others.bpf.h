@@ -199,6 +199,10 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 			hurries = false;
 		}
 	}
+	if (stays_behind_kernel(p, enq_flags)) {
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
+		return 0;
+	}
 	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
 	cpu = hurries && wakes_up ? displaces_other(p, tctx, domain, now, is_called) : -1;
 	if (cpu >= 0) {

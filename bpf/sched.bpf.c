@@ -18,6 +18,7 @@
  */
 #include <scx/common.bpf.h>
 #include <scx/compat.bpf.h>
+#include "cores.bpf.h"
 #include "leaving.bpf.h"
 #include "scans.bpf.h"
 #include "sections.bpf.h"
@@ -26,19 +27,6 @@
 char _license[] SEC("license") = "GPL";
 
 UEI_DEFINE(uei);
-
-/* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell; the clock is asked for now, if it is. */
-static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is_attended)
-{
-	bool is_kernel = tctx->lane == APPEASE_LANE_KERNEL;
-	struct cpu_ctx *cctx = (has_more_cpus() && !is_kernel) || clock_by != APPEASE_CLOCK_LEFT ? cpu_ctx_of(cpu) : NULL;
-
-	if (!cctx)
-		return;
-	if (!is_kernel)
-		note_plain(cpu, cctx, true);
-	ask_clock(cpu, cctx, !is_attended);
-}
 
 /* Of low_cpu(): the CPU is idle, and was taken. */
 #define LOW_IDLE (1 << 16)
@@ -264,6 +252,11 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			enqueue_attended(p, tctx, &standing, mono, enq_flags);
 			return;
 		}
+	}
+	/* Nothing else waits, and its turn was not prolonged. */
+	if (is_smt && enq_flags & SCX_ENQ_LAST) {
+		go_to_core(p, tctx);
+		return;
 	}
 	/* ops.select_cpu() is not asked about tasks that have no choice, which on one CPU is all of them. */
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP &&
@@ -539,10 +532,14 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	/* It may not let go of the CPU for milliseconds, when the next event may come at any time. */
 	if (!prev_runnable && take(DSQ_BACKGROUND, &maybe_background))
 		return;
-	if (prev_runnable)
+	if (!prev_runnable) {
+		if (nr_domains > 1)
+			take_elsewhere(domain);
+		return;
+	}
+	/* Else it is queued anew (SCX_OPS_ENQ_LAST). */
+	if (!is_smt || !leaves_core(cpu, cctx, prev))
 		scx_bpf_task_set_slice(prev, slice_ns);
-	else if (nr_domains > 1)
-		take_elsewhere(domain);
 }
 
 /*

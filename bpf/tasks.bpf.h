@@ -60,6 +60,7 @@ enum sched_counter {
 	CNT_SECTIONS,		/* tasks displaced inside a program that went first to leave it */
 	CNT_LIMITED,		/* tasks that cpu.max kept from running */
 	CNT_CLOCK,		/* times that a CPU was asked for another clock */
+	CNT_CORES,		/* tasks that left a core which they shared for an idle one */
 	CNT_PACKED,		/* to save power: plain tasks that opened no further CPU */
 	CNT_HOGS_NOT_TOLD,	/* realtime programs that never sleep, of which user space was not told */
 	NR_SCHED_COUNTERS,
@@ -149,6 +150,8 @@ struct cpu_ctx {
 	u32 computes;	/* in this epoch, a plain task has used up its slice */
 	u32 ran_in;	/* the party of the other lane that it charged last */
 	u32 clock_lacks;	/* what the clock that it was asked for lacks to the highest */
+	u32 aside_pid;	/* what a kernel thread displaced here, whose work is over soon; 0: nothing */
+	u32 shared_turns;	/* turns in a row at the end of which another CPU of the core was at work, see cores.bpf.h */
 };
 
 struct {

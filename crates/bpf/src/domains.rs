@@ -1,6 +1,8 @@
 //! Which CPUs share a cache, as the scheduler is told: `bpf/domains.bpf.h`.
 
-use scx_utils::{CoreType, Topology, read_cpulist};
+use std::sync::Arc;
+
+use scx_utils::{CoreType, Llc, Topology, read_cpulist};
 use tracing::{debug, warn};
 
 /// Domains that the scheduler can tell apart.
@@ -21,6 +23,8 @@ pub(crate) struct Domains {
     pub(crate) late: Box<[u64; CPUS / 64]>,
     /// Those of fast CPUs, by bits; none, where all are alike.
     pub(crate) fast: u64,
+    /// By CPU: the next one of its core, after the last one the first.
+    pub(crate) next_in_core: Box<[u16; CPUS]>,
 }
 
 /// CPUs of this machine by their numbers, as in `0-3,8`.
@@ -38,49 +42,91 @@ impl Domains {
     /// Those of this machine. Where the kernel does not tell, all CPUs are in one, as far as one has room. `fast` CPUs
     /// are those that the kernel's word on their speed says, unless somebody else has said which.
     pub(crate) fn of_machine(nr_cpus: u32, fast: Option<&[usize]>) -> Self {
-        let all = || vec![(0..nr_cpus as usize).collect()];
+        let all = || vec![vec![(0..nr_cpus as usize).collect()]];
         if nr_cpus == 1 {
             return Self::of_caches(&all(), &|_| true);
         }
         let topology = Topology::new()
             .inspect_err(|error| warn!("the kernel does not tell which CPUs share a cache: {error:#}"))
             .ok();
-        let caches = topology.as_ref().map(caches_of).filter(|caches| !caches.is_empty()).unwrap_or_else(all);
+        let nodes = topology.as_ref().map(nodes_of).filter(|nodes| !nodes.is_empty()).unwrap_or_else(all);
         let is_little = |cpu: &usize| {
             let known = topology.as_ref().and_then(|topology| topology.all_cpus.get(cpu));
             known.is_some_and(|cpu| cpu.core_type == CoreType::Little)
         };
         let mut domains =
-            Self::of_caches(&caches, &|cpu| fast.map_or_else(|| !is_little(cpu), |fast| fast.contains(cpu)));
-        domains.late = late(nr_cpus as usize, &caches);
+            Self::of_caches(&nodes, &|cpu| fast.map_or_else(|| !is_little(cpu), |fast| fast.contains(cpu)));
+        domains.late = late(nr_cpus as usize, &nodes.concat());
+        for core in topology.iter().flat_map(|topology| topology.all_cores.values()) {
+            join(&mut domains.next_in_core, core.cpus.keys().copied());
+        }
         debug!("{} CPUs in {} domains; fast ones, by bits: {:#x}", nr_cpus, domains.number, domains.fast);
         domains
     }
 
-    /// From CPUs that share a cache, near caches side by side, of which the fast ones are a domain and the slow ones
-    /// another. A CPU that is in none is in the first domain.
-    fn of_caches(caches: &[Vec<usize>], is_fast: &dyn Fn(&usize) -> bool) -> Self {
+    /// From CPUs that share a cache, by memory node. The fast ones are a domain and the slow ones another. A CPU that is in none is in
+    /// the first domain.
+    ///
+    /// Each node's numbers begin at a multiple of a power of two that has room for those of any: the nearest domains, which are the
+    /// number with its lowest bits turned over (`bpf/policy/placement.h`), are then its own node's. Numbers without CPUs lie between.
+    fn of_caches(nodes: &[Vec<Vec<usize>>], is_fast: &dyn Fn(&usize) -> bool) -> Self {
         let alike = |cpus: &Vec<usize>| -> [Vec<usize>; 2] {
             let (fast, slow) = cpus.iter().copied().partition(|cpu| is_fast(cpu));
             [fast, slow]
         };
-        let split: Vec<Vec<usize>> = caches.iter().flat_map(alike).filter(|cpus| !cpus.is_empty()).collect();
-        let parts: Vec<&[usize]> = split.iter().flat_map(|cpus| cpus.chunks(MOST_CPUS)).collect();
+        let split = |node: &Vec<Vec<usize>>| -> Vec<Vec<usize>> {
+            node.iter()
+                .flat_map(alike)
+                .flat_map(|cpus| cpus.chunks(MOST_CPUS).map(<[usize]>::to_vec).collect::<Vec<_>>())
+                .collect()
+        };
+        let nodes: Vec<Vec<Vec<usize>>> = nodes.iter().map(split).collect();
+        let stride = nodes.iter().map(Vec::len).max().unwrap_or(1).next_power_of_two();
+        let parts: usize = nodes.iter().map(Vec::len).sum();
+        let has_room = nodes.len() * stride <= MOST;
+        let place = |node: usize, index: usize, nth: usize| match (has_room, parts > MOST) {
+            (true, _) => node * stride + index,
+            (false, true) => nth * MOST / parts,
+            (false, false) => nth,
+        };
+        let numbered =
+            nodes.iter().enumerate().flat_map(|(node, of)| of.iter().enumerate().map(move |(i, cpus)| (node, i, cpus)));
         let mut of_cpus = Box::new([0; CPUS]);
-        let (mut fast, mut slow) = (0, 0);
-        for (index, cpus) in parts.iter().enumerate() {
-            let domain = if parts.len() > MOST { index * MOST / parts.len() } else { index };
+        let (mut fast, mut slow, mut last) = (0, 0, 0);
+        for (nth, (node, index, cpus)) in numbered.enumerate() {
+            let domain = place(node, index, nth);
+            last = domain;
             *(if cpus.iter().all(is_fast) { &mut fast } else { &mut slow }) |= 1 << domain;
-            for &cpu in *cpus {
+            for &cpu in cpus {
                 if let (Some(entry), Ok(domain)) = (of_cpus.get_mut(cpu), u8::try_from(domain)) {
                     *entry = domain;
                 }
             }
         }
-        let number = parts.len().clamp(1, MOST).next_power_of_two();
+        let number = (last + 1).next_power_of_two();
         // Where one has both, as with more parts than domains, it is a slow one.
         let fast = if slow == 0 { 0 } else { fast & !slow };
-        Self { number: u32::try_from(number).unwrap_or(1), of_cpus, late: Box::new([0; CPUS / 64]), fast }
+        Self {
+            number: u32::try_from(number).unwrap_or(1),
+            of_cpus,
+            late: Box::new([0; CPUS / 64]),
+            fast,
+            next_in_core: alone(),
+        }
+    }
+}
+
+/// Each CPU follows itself.
+fn alone() -> Box<[u16; CPUS]> {
+    Box::new(std::array::from_fn(|cpu| u16::try_from(cpu).unwrap_or(0)))
+}
+
+/// The CPUs of a core follow each other.
+fn join(next_in_core: &mut [u16; CPUS], cpus: impl Iterator<Item = usize> + Clone) {
+    for (cpu, next) in cpus.clone().zip(cpus.cycle().skip(1)) {
+        if let (Some(entry), Ok(next)) = (next_in_core.get_mut(cpu), u16::try_from(next)) {
+            *entry = next;
+        }
     }
 }
 
@@ -93,11 +139,12 @@ fn late(nr_cpus: usize, caches: &[Vec<usize>]) -> Box<[u64; CPUS / 64]> {
     late
 }
 
-/// The CPUs of each last-level cache, by memory node.
-fn caches_of(topology: &Topology) -> Vec<Vec<usize>> {
+/// The CPUs of each last-level cache of each memory node.
+fn nodes_of(topology: &Topology) -> Vec<Vec<Vec<usize>>> {
     let mut caches: Vec<_> = topology.all_llcs.values().collect();
     caches.sort_by_key(|cache| (cache.node_id, cache.id));
-    caches.into_iter().map(|cache| cache.all_cpus.keys().copied().collect()).collect()
+    let node = |of: &[_]| of.iter().map(|cache: &&Arc<Llc>| cache.all_cpus.keys().copied().collect()).collect();
+    caches.chunk_by(|one, next| one.node_id == next.node_id).map(node).collect()
 }
 
 #[cfg(test)]
@@ -105,7 +152,23 @@ mod tests {
     use super::*;
 
     fn of(caches: &[&[usize]]) -> Domains {
-        Domains::of_caches(&caches.iter().map(|cpus| cpus.to_vec()).collect::<Vec<_>>(), &|_| true)
+        Domains::of_caches(&[caches.iter().map(|cpus| cpus.to_vec()).collect()], &|_| true)
+    }
+
+    #[test]
+    fn the_nearest_are_of_the_same_node() {
+        for each in 1..=16 {
+            let node = |first: usize| (first..first + each).map(|cpu| vec![cpu]).collect::<Vec<_>>();
+            let domains = Domains::of_caches(&[node(0), node(each), node(2 * each)], &|_| true);
+            let of = |cpu: usize| u32::from(domains.of_cpus[cpu]);
+            for home in 0..3 * each {
+                // Those that have CPUs, the nearest first.
+                let mut others: Vec<usize> = (0..3 * each).collect();
+                others.sort_by_key(|cpu| of(*cpu) ^ of(home));
+                assert!(others[..each].iter().all(|cpu| cpu / each == home / each), "{each} of each node, from {home}");
+            }
+            assert!(domains.number.is_power_of_two() && (0..3 * each).all(|cpu| of(cpu) < domains.number));
+        }
     }
 
     #[test]
@@ -116,11 +179,19 @@ mod tests {
     }
 
     #[test]
+    fn cpus_of_a_core_follow_each_other() {
+        let mut next = alone();
+        join(&mut next, [1, 5, 9].into_iter());
+        join(&mut next, [2].into_iter());
+        assert_eq!((next[1], next[5], next[9], next[2], next[3], next[4095]), (5, 9, 1, 2, 3, 4095));
+    }
+
+    #[test]
     fn slow_cpus_of_a_cache_are_a_domain_of_their_own() {
-        let domains = Domains::of_caches(&[(0..6).collect(), vec![6, 7]], &|cpu| *cpu < 2);
+        let domains = Domains::of_caches(&[vec![(0..6).collect(), vec![6, 7]]], &|cpu| *cpu < 2);
         assert_eq!((domains.number, domains.fast), (4, 1));
         assert_eq!(&domains.of_cpus[..8], &[0, 0, 1, 1, 1, 1, 2, 2]);
-        assert_eq!(Domains::of_caches(&[vec![0, 1]], &|_| false).fast, 0, "all are alike");
+        assert_eq!(Domains::of_caches(&[vec![vec![0, 1]]], &|_| false).fast, 0, "all are alike");
     }
 
     #[test]
@@ -133,7 +204,7 @@ mod tests {
     #[test]
     fn a_domain_with_both_is_slow() {
         let caches: Vec<Vec<usize>> = (0..128).map(|cpu| vec![cpu]).collect();
-        let domains = Domains::of_caches(&caches, &|cpu| *cpu < 3);
+        let domains = Domains::of_caches(&[caches], &|cpu| *cpu < 3);
         assert_eq!((domains.number, domains.fast), (64, 1));
     }
 
@@ -164,7 +235,7 @@ mod tests {
     #[test]
     fn neighbours_share_a_domain_when_there_are_too_many() {
         let caches: Vec<Vec<usize>> = (0..128).map(|cpu| vec![cpu]).collect();
-        let domains = Domains::of_caches(&caches, &|_| true);
+        let domains = Domains::of_caches(&[caches], &|_| true);
         assert_eq!(domains.number, 64);
         assert_eq!((domains.of_cpus[0], domains.of_cpus[1], domains.of_cpus[2], domains.of_cpus[127]), (0, 0, 1, 63));
     }

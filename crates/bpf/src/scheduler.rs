@@ -127,6 +127,8 @@ impl Scheduler {
             rodata.nr_domains = domains.number;
             rodata.domain_of_cpus = *domains.of_cpus;
             rodata.late_cpus = *domains.late;
+            rodata.next_in_core = *domains.next_in_core;
+            rodata.is_smt = domains.next_in_core.iter().zip(0..).any(|(next, cpu)| *next != cpu);
             rodata.asks_for_idle = has_op("cgroup_set_weight") && !has_op("cgroup_set_idle");
         }
         let ops = open.struct_ops.appease_ops_mut();
@@ -214,7 +216,7 @@ impl Scheduler {
     /// # Errors
     /// When the kernel does not answer.
     pub fn counters(&self) -> Result<Vec<(&'static str, u64)>, Error> {
-        const NAMES: [&str; 13] = [
+        const NAMES: [&str; 14] = [
             "put on an idle CPU at once",
             "queued as attended",
             "queued as other or idle",
@@ -226,6 +228,7 @@ impl Scheduler {
             "displaced inside a program, which they left first",
             "kept from running by cpu.max of their cgroups",
             "times that a CPU was asked for another clock",
+            "left a core that they shared for an idle one",
             "opened no further CPU, to save power",
             "realtime programs that never sleep not told: too many at once",
         ];
