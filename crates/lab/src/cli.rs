@@ -104,18 +104,24 @@ pub struct BuildArgs {
 }
 
 /// What kind of machine.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct MachineArgs {
     /// How the machine counts time [default: exact, for a shell parallel]
     #[arg(long, value_enum)]
     pub mode: Option<ModeName>,
-    /// CPUs of the machine, 1 to 64 [default: 1 in exact mode, 2 in parallel mode]
+    /// CPUs of the machine, 1 to 240 [default: 1 in exact mode, 2 in parallel mode]
     #[arg(long, value_name = "N")]
     pub cpus: Option<u32>,
     /// Last-level caches of the machine, each shared by as many CPUs [default: 1]
     #[arg(long, value_name = "N")]
     pub caches: Option<u32>,
-    /// How programs are put into cgroups [default: as the scheduler's name says, flat but for eevdf-scopes]
+    /// CPUs of each core, 1 or 2 [default: 1]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<u32>,
+    /// NUMA nodes of the machine, each with as many caches [default: 1]
+    #[arg(long, value_name = "N")]
+    pub nodes: Option<u32>,
+    /// How programs are put into cgroups [default: scopes, but where the scenario says flat]
     #[arg(long, value_enum)]
     pub layout: Option<LayoutName>,
 }

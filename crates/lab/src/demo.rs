@@ -190,7 +190,7 @@ fn part(metric: &Metric, which: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use appease_scenario::{Grouping, Machine, Mode, Summary};
+    use appease_scenario::{Machine, Mode, Summary};
     use insta::assert_snapshot;
 
     use super::*;
@@ -205,7 +205,7 @@ mod tests {
             scheduler: scheduler.into(),
             load: Load::Hogs(16),
             kernel: "1.2.3-test".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
+            machine: Machine::plain(Mode::Exact, 1),
             outcome: Outcome::Ok,
             detail: String::new(),
             metrics: metrics.into_iter().filter_map(|(name, metric)| Some((name.to_owned(), metric?))).collect(),

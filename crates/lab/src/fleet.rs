@@ -196,8 +196,7 @@ pub fn run_each(
             Ok(Spec {
                 emulator: images.emulator.clone(),
                 accelerator,
-                cpus: run.job.machine.cpus,
-                caches: run.job.machine.caches,
+                machine: run.job.machine,
                 kernel: kernel.clone(),
                 parameters: run.job.scenario.kernel_parameters.clone(),
                 disks: images.disks(store, Some(&run.job.scenario), kernel, &plan.tools)?,

@@ -23,10 +23,11 @@ use crate::{
 const BASE_LIMIT_S: f64 = 400.0;
 /// Host seconds that a virtual second may take. Busy ones take 3 to 4 where a host processor is free.
 const HOST_PER_VIRTUAL: f64 = 15.0;
-/// Host time until the guest tells anything.
+/// Host time until the guest tells anything, and more of it for each CPU, which all start one after another.
 const BOOT_LIMIT: Duration = Duration::from_secs(180);
-/// Most CPUs of a machine.
-const MOST_CPUS: u32 = 64;
+const BOOT_LIMIT_EACH_CPU: Duration = Duration::from_secs(5);
+/// Most CPUs of a machine: more than 254 have no number on the old interrupt controller, and a cache takes a power of two of them.
+const MOST_CPUS: u32 = 240;
 /// Memory that a machine takes beyond its own: QEMU and its translated code, MiB.
 const OVERHEAD_MIB: u64 = 768;
 /// Disk space for runs, MiB: logs, results, pictures.
@@ -129,7 +130,8 @@ fn planned(
     };
     let total = each.saturating_mul(u32::try_from(schedulers.len() * scenario.turns(load).len())?);
     let cpus = if machine.cpus > 1 { format!("-{}cpus", machine.cpus) } else { String::new() };
-    let cpus = if machine.caches > 1 { format!("{cpus}-{}caches", machine.caches) } else { cpus };
+    let parts = [("caches", machine.caches), ("threads", machine.threads), ("nodes", machine.nodes)];
+    let cpus = parts.into_iter().filter(|(_, n)| *n > 1).fold(cpus, |name, (what, n)| format!("{name}-{n}{what}"));
     let name = format!("{}-{scheduler}-{load}-{kernel}{cpus}", scenario.name).replace([':', '/'], "_");
     // QEMU writes a picture, and has another working directory in mind than we.
     let place = |dir: &Option<PathBuf>, ending: &str| match dir {
@@ -146,12 +148,12 @@ fn planned(
             scheduler,
             then: names.collect(),
             load,
-            machine,
+            machine: Machine { layout: args.machine.layout.map_or(scenario.layout, Into::into), ..machine },
             screenshot: screenshot.is_some(),
             trace: trace.is_some(),
         },
         kernel: kernel.clone(),
-        limits: Limits { boot: BOOT_LIMIT.min(total), total },
+        limits: Limits { boot: (BOOT_LIMIT + BOOT_LIMIT_EACH_CPU * machine.cpus).min(total), total },
         screenshot,
         trace,
     })
@@ -190,7 +192,15 @@ pub fn machine(args: &MachineArgs, default: Mode) -> Result<Machine> {
     if caches == 0 || !cpus.is_multiple_of(caches) {
         bail!("--caches is {caches}: allowed is what divides the number of CPUs, {cpus}");
     }
-    Ok(Machine { mode, cpus, caches, layout: args.layout.map(Into::into).unwrap_or_default() })
+    let threads = args.threads.unwrap_or(1);
+    if !(1..=2).contains(&threads) || !(cpus / caches).is_multiple_of(threads) {
+        bail!("--threads is {threads}: allowed is 1, or 2 where each cache has an even number of CPUs");
+    }
+    let nodes = args.nodes.unwrap_or(1);
+    if nodes == 0 || !caches.is_multiple_of(nodes) {
+        bail!("--nodes is {nodes}: allowed is what divides the number of caches, {caches}");
+    }
+    Ok(Machine { mode, cpus, caches, threads, nodes, layout: args.layout.map(Into::into).unwrap_or_default() })
 }
 
 /// A scenario by name, or by its file.
@@ -263,7 +273,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use anyhow::Result;
-    use appease_scenario::{Grouping, Machine, Mode};
+    use appease_scenario::{Machine, Mode};
 
     use super::{MOST_CPUS, Plan, machine, scenario};
     use crate::{
@@ -347,7 +357,9 @@ mod tests {
         let told = |line: &str| told(&layout, dir.path(), line);
         insta::assert_snapshot!(told("work"), @r#"scenario "work" is not known (PROJECT/scenarios/work.toml is not there): there is nap"#);
         insta::assert_snapshot!(told("nap --under scx_flash"), @"scheduler scx_flash is not built (PROJECT/target/lab/peers/bin/scx_flash is not there): run `appease-lab peers scx_flash`");
-        insta::assert_snapshot!(told("nap --cpus 65"), @"--cpus is 65: allowed is 1 to 64");
+        insta::assert_snapshot!(told("nap --cpus 241"), @"--cpus is 241: allowed is 1 to 240");
+        insta::assert_snapshot!(told("nap --cpus 4 --caches 4 --threads 2"), @"--threads is 2: allowed is 1, or 2 where each cache has an even number of CPUs");
+        insta::assert_snapshot!(told("nap --cpus 4 --caches 2 --nodes 4"), @"--nodes is 4: allowed is what divides the number of caches, 2");
         insta::assert_snapshot!(told("nap --cpus 4 --caches 3"), @"--caches is 3: allowed is what divides the number of CPUs, 4");
         insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
         insta::assert_snapshot!(told("nap --settle 301"), @"--settle is 301: allowed is 0 to 300");
@@ -383,13 +395,10 @@ mod tests {
 
     #[test]
     fn machines() -> Result<()> {
-        let parallel = machine(
-            &MachineArgs { mode: Some(ModeName::Parallel), cpus: None, caches: None, layout: None },
-            Mode::Exact,
-        )?;
-        assert_eq!(parallel, Machine { mode: Mode::Parallel, cpus: 2, caches: 1, layout: Grouping::Flat });
+        let parallel = machine(&MachineArgs { mode: Some(ModeName::Parallel), ..MachineArgs::default() }, Mode::Exact)?;
+        assert_eq!(parallel, Machine::plain(Mode::Parallel, 2));
         for (cpus, allowed) in [(0, false), (1, true), (MOST_CPUS, true), (MOST_CPUS + 1, false)] {
-            let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus), caches: None, layout: None };
+            let args = MachineArgs { mode: Some(ModeName::Parallel), cpus: Some(cpus), ..MachineArgs::default() };
             assert_eq!(machine(&args, Mode::Exact).is_ok(), allowed, "{cpus}");
         }
         let help = Cli::command().find_subcommand_mut("run").map(|run| run.render_long_help().to_string());

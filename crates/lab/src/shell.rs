@@ -34,8 +34,7 @@ pub fn shell(layout: &Layout, store: &Store, args: &ShellArgs) -> Result<()> {
     let spec = Spec {
         emulator: images.emulator().clone(),
         accelerator: Accelerator::of(machine.mode, kvm),
-        cpus: machine.cpus,
-        caches: machine.caches,
+        machine,
         kernel: kernel.clone(),
         parameters: "appease.shell".into(),
         disks: images.disks(store, scenario.as_ref(), kernel, &tools)?,

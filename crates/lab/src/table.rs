@@ -68,7 +68,7 @@ fn number(value: f64) -> String {
 mod tests {
     use std::collections::BTreeMap;
 
-    use appease_scenario::{Grouping, Load, Machine, Metric, Mode, Outcome, Report, Run, Summary};
+    use appease_scenario::{Load, Machine, Metric, Mode, Outcome, Report, Run, Summary};
 
     use super::text;
 
@@ -77,7 +77,7 @@ mod tests {
             scheduler: scheduler.into(),
             load: Load::Hogs(16),
             kernel: "7.2.13".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
+            machine: Machine::plain(Mode::Exact, 1),
             outcome,
             detail: if outcome == Outcome::Ok {
                 String::new()

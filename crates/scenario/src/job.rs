@@ -26,9 +26,23 @@ pub struct Machine {
     /// Last-level caches, which equal numbers of them share.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub caches: u32,
+    /// CPUs of each core.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub threads: u32,
+    /// NUMA nodes, which equal numbers of caches share.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub nodes: u32,
     /// How programs are put into cgroups, whatever schedules.
     #[serde(default, skip_serializing_if = "Grouping::is_flat")]
     pub layout: Grouping,
+}
+
+impl Machine {
+    /// One with one cache and one node, whose cores have a CPU each; all programs are in one cgroup.
+    #[must_use]
+    pub const fn plain(mode: Mode, cpus: u32) -> Self {
+        Self { mode, cpus, caches: 1, threads: 1, nodes: 1, layout: Grouping::Flat }
+    }
 }
 
 const fn one() -> u32 {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, num::NonZeroU32, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Line, Load, Mix, Part, Visit, visit::check_user};
+use crate::{Grouping, Line, Load, Mix, Part, Visit, visit::check_user};
 
 /// One experiment, as written in `scenarios/NAME.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -41,6 +41,9 @@ pub struct Scenario {
     /// Kernel parameters beyond those of every machine, as on its command line.
     #[serde(default)]
     pub kernel_parameters: String,
+    /// How programs are put into cgroups where the command line does not say.
+    #[serde(default = "default_layout")]
+    pub layout: Grouping,
     /// Two more serial lines, ttyS1 and ttyS2, are joined by a cable: what is written to one is read from the other.
     #[serde(default)]
     pub cable: bool,
@@ -72,6 +75,11 @@ pub struct Scenario {
 
 /// Longest time between the start of the load and the measured part, seconds: by then the load of the last minute is what it stays.
 pub const LONGEST_SETTLE_S: f64 = 300.0;
+
+/// As people have it today.
+fn default_layout() -> Grouping {
+    Grouping::Scopes
+}
 
 fn default_settle_s() -> f64 {
     1.0

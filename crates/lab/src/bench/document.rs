@@ -79,7 +79,7 @@ mod tests {
     use std::{collections::BTreeMap, fs};
 
     use anyhow::Result;
-    use appease_scenario::{Grouping, Load, Machine, Mode, Outcome, Run};
+    use appease_scenario::{Load, Machine, Mode, Outcome, Run};
 
     use super::Document;
 
@@ -88,7 +88,7 @@ mod tests {
             scheduler: scheduler.into(),
             load: Load::None,
             kernel: "7.2.13".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
+            machine: Machine::plain(Mode::Exact, 1),
             outcome: Outcome::Ok,
             detail: detail.into(),
             metrics: BTreeMap::new(),

@@ -273,7 +273,7 @@ mod tests {
             scheduler: (*scheduler).into(),
             load,
             kernel: "7.2.13+deb14-amd64".into(),
-            machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Scopes },
+            machine: Machine { layout: Grouping::Scopes, ..Machine::plain(Mode::Exact, 1) },
             outcome: if figure.is_some() { Outcome::Ok } else { Outcome::Evicted },
             detail: if figure.is_some() { String::new() } else { "runnable task stall\nmore".into() },
             metrics: [figure.map_or((WATCHDOG, 5.0), |value| ("video_fps", value))]

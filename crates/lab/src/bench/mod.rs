@@ -195,7 +195,7 @@ impl Bench<'_> {
             same_boot: false,
             load: vec![cell.load],
             kernel: vec![cell.kernel.clone()],
-            machine: MachineArgs { mode: None, cpus: Some(cell.cpus), caches: None, layout: Some(cell.layout.into()) },
+            machine: MachineArgs { cpus: Some(cell.cpus), layout: Some(cell.layout.into()), ..MachineArgs::default() },
             json: false,
             out: None,
             jobs: args.jobs,

@@ -15,7 +15,7 @@ pub(super) fn front(rows: &[Row], mishaps: &[String], versions: &BTreeMap<&str, 
     html! {
         h2 { "League" }
         p {
-            "Each figure, and how many times worse it is than EEVDF’s on the machine without load. The best of a race is marked. “Best other to appease” tells how many "
+            "Each figure, and how many times worse it is than the best that any scheduler has on the machine without load. The best of a race is marked. “Best other to appease” tells how many "
             "times worse than appease the best of the others is; below one, it is better."
         }
         @for table in tables(rows) { (whole(&table)) }

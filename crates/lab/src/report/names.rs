@@ -180,6 +180,8 @@ pub(crate) fn scheduler(name: &str) -> String {
 pub(crate) fn machine(machine: Machine) -> String {
     let cpus = if machine.cpus == 1 { "1 CPU".into() } else { format!("{} CPUs", machine.cpus) };
     let cpus = if machine.caches == 1 { cpus } else { format!("{cpus} with {} caches", machine.caches) };
+    let cpus = if machine.nodes == 1 { cpus } else { format!("{cpus} on {} nodes", machine.nodes) };
+    let cpus = if machine.threads == 1 { cpus } else { format!("{cpus}, {} to a core", machine.threads) };
     match machine.mode {
         Mode::Exact => format!("exact mode, {cpus}"),
         Mode::Parallel => format!("parallel mode, {cpus}: only ratios and order mean something"),

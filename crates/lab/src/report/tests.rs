@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use appease_scenario::{Grouping, Load, Machine, Metric, Mode, Outcome, Report, Run, Summary};
+use appease_scenario::{Load, Machine, Metric, Mode, Outcome, Report, Run, Summary};
 use insta::assert_snapshot;
 
 use super::{Picture, axis::Axis, names, read, write_html, write_html_with};
@@ -16,7 +16,7 @@ fn run(scheduler: &str, load: Load, metrics: BTreeMap<String, Metric>) -> Run {
         scheduler: scheduler.into(),
         load,
         kernel: "1.2.3-test".into(),
-        machine: Machine { mode: Mode::Exact, cpus: 1, caches: 1, layout: Grouping::Flat },
+        machine: Machine::plain(Mode::Exact, 1),
         outcome: Outcome::Ok,
         detail: String::new(),
         metrics,

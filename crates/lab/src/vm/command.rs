@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use appease_scenario::Mode;
+use appease_scenario::{Machine, Mode};
 
 use crate::image::{Emulator, KernelImages};
 
@@ -101,10 +101,8 @@ pub struct Spec {
     pub emulator: Emulator,
     /// What executes it.
     pub accelerator: Accelerator,
-    /// Number of CPUs.
-    pub cpus: u32,
-    /// Last-level caches; a divisor of that.
-    pub caches: u32,
+    /// Its CPUs.
+    pub machine: Machine,
     /// What it boots.
     pub kernel: KernelImages,
     /// More kernel parameters.
@@ -133,19 +131,37 @@ pub fn command(spec: &Spec) -> Command {
 }
 
 /// CPUs, as many on each socket: those of a socket share their last-level cache.
-fn processors(spec: &Spec) -> String {
-    if spec.caches == 1 {
-        return spec.cpus.to_string();
+fn processors(Machine { cpus, caches, threads, .. }: Machine) -> String {
+    if (caches, threads) == (1, 1) {
+        return cpus.to_string();
     }
-    format!("{},sockets={},cores={},threads=1", spec.cpus, spec.caches, spec.cpus / spec.caches)
+    format!("{cpus},sockets={caches},cores={},threads={threads}", cpus / caches / threads)
+}
+
+/// NUMA nodes, as many sockets and as much memory on each.
+fn nodes(Machine { cpus, nodes, .. }: Machine) -> Vec<String> {
+    let (each, mib) = (cpus / nodes, MEMORY_MIB / u64::from(nodes));
+    let node = |node: u32| {
+        let (first, last) = (node * each, (node + 1) * each - 1);
+        [
+            "-object".into(),
+            format!("memory-backend-ram,id=node{node},size={mib}M"),
+            "-numa".into(),
+            format!("node,nodeid={node},memdev=node{node},cpus={first}-{last}"),
+        ]
+    };
+    if nodes == 1 { Vec::new() } else { (0..nodes).flat_map(node).collect() }
 }
 
 /// The command line without the program's name.
 fn arguments(spec: &Spec) -> Vec<OsString> {
     let mut line: Vec<OsString> = Vec::new();
-    let takes_turns = spec.accelerator == Accelerator::CountedInstructions && spec.cpus > 1;
+    let takes_turns = spec.accelerator == Accelerator::CountedInstructions && spec.machine.cpus > 1;
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
-    add(&["-machine", "pc", "-m", &MEMORY_MIB.to_string(), "-smp", &processors(spec)]);
+    // Each node has as much, so nothing is left over.
+    let mib = MEMORY_MIB / u64::from(spec.machine.nodes) * u64::from(spec.machine.nodes);
+    add(&["-machine", "pc", "-m", &mib.to_string(), "-smp", &processors(spec.machine)]);
+    nodes(spec.machine).iter().for_each(|word| add(&[word]));
     spec.accelerator.arguments().iter().for_each(|word| add(&[word]));
     if takes_turns {
         add(&["-plugin", &escaped(spec.emulator.turns())]);
@@ -205,8 +221,7 @@ pub fn kvm_works(emulator: &Emulator, kernel: &KernelImages) -> Result<bool> {
     let spec = Spec {
         emulator: emulator.clone(),
         accelerator: Accelerator::Kvm,
-        cpus: 1,
-        caches: 1,
+        machine: Machine::plain(Mode::Exact, 1),
         kernel: kernel.clone(),
         parameters: "appease.probe".into(),
         disks: Vec::new(),
@@ -227,7 +242,7 @@ pub fn kvm_works(emulator: &Emulator, kernel: &KernelImages) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use appease_scenario::Mode;
+    use appease_scenario::{Machine, Mode};
 
     use super::{Accelerator, Console, Disk, Spec, arguments};
     use crate::image::{Emulator, KernelImages};
@@ -236,8 +251,7 @@ mod tests {
         Spec {
             emulator: Emulator::at("emulator", "/project/libturns.so"),
             accelerator,
-            cpus,
-            caches: 1,
+            machine: Machine::plain(Mode::Exact, cpus),
             kernel: KernelImages {
                 release: "7.2.13".into(),
                 image: "vmlinux".into(),
@@ -297,7 +311,7 @@ mod tests {
     #[test]
     fn cpus_of_a_socket_share_a_cache() {
         let mut spec = spec(Accelerator::CountedInstructions, 8);
-        spec.caches = 2;
+        spec.machine.caches = 2;
         assert!(text(&spec).contains("-smp 8,sockets=2,cores=4,threads=1\n"));
     }
 

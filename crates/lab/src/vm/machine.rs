@@ -323,7 +323,7 @@ fn lines(stream: UnixStream) -> impl Iterator<Item = String> {
 
 #[cfg(test)]
 mod tests {
-    use appease_scenario::{Grouping, Load, Machine, Metric, Mode, Scenario};
+    use appease_scenario::{Load, Machine, Metric, Mode, Scenario};
 
     use super::*;
 
@@ -335,7 +335,7 @@ mod tests {
             scheduler: "eevdf".into(),
             then: vec!["scx_lavd".into(), "appease".into()],
             load: Load::None,
-            machine: Machine { mode: Mode::Parallel, cpus: 2, caches: 1, layout: Grouping::Flat },
+            machine: Machine::plain(Mode::Parallel, 2),
             screenshot: false,
             trace: false,
         };

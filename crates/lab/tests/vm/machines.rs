@@ -34,6 +34,10 @@ pub struct Spec {
     pub cpus: u32,
     /// Last-level caches of the machine.
     pub caches: u32,
+    /// CPUs of each core.
+    pub threads: u32,
+    /// Memory nodes of the machine.
+    pub nodes: u32,
     /// How programs are put into cgroups.
     pub layout: Grouping,
 }
@@ -50,6 +54,8 @@ impl Spec {
             settle_s: None,
             cpus: 1,
             caches: 1,
+            threads: 1,
+            nodes: 1,
             layout: Grouping::Scopes,
         }
     }
@@ -78,6 +84,12 @@ impl Spec {
         self
     }
 
+    /// The same, with so many CPUs to a core, and so many memory nodes.
+    pub fn with_threads_and_nodes(mut self, threads: u32, nodes: u32) -> Self {
+        (self.threads, self.nodes) = (threads, nodes);
+        self
+    }
+
     /// The same, all programs in one cgroup.
     pub fn flat(self) -> Self {
         self.laid_out(Grouping::Flat)
@@ -102,8 +114,10 @@ impl std::fmt::Display for Spec {
         if self.cpus > 1 {
             write!(f, ", {} CPUs", self.cpus)?;
         }
-        if self.caches > 1 {
-            write!(f, ", {} caches", self.caches)?;
+        for (what, number) in [("caches", self.caches), ("threads", self.threads), ("nodes", self.nodes)] {
+            if number > 1 {
+                write!(f, ", {number} {what}")?;
+            }
         }
         if self.layout == Grouping::Scopes { Ok(()) } else { write!(f, ", {}", self.layout) }
     }
@@ -203,7 +217,8 @@ impl Machines {
         let slots = self.processors.min(usize::try_from(cpus)?);
         let mode = if cpus == 1 { "exact" } else { "parallel" };
         self.take_processors(scenario, slots);
-        let more = ["--mode", mode, "--cpus", &cpus_text, "--same-boot", "--short", "--kernel", kernel];
+        let more =
+            ["--mode", mode, "--cpus", &cpus_text, "--same-boot", "--short", "--layout", "flat", "--kernel", kernel];
         let runs = self.make(scenario, &under, load, &more);
         self.give_processors(slots);
         let runs = runs.with_context(|| format!("{scenario} under {under} at {load}, {cpus} CPUs"))?;
@@ -225,8 +240,9 @@ impl Machines {
             more.extend(settle.iter().flat_map(|seconds| ["--settle", seconds]));
             let cpus = (spec.cpus > 1).then(|| spec.cpus.to_string());
             more.extend(cpus.iter().flat_map(|cpus| ["--mode", "exact", "--cpus", cpus]));
-            let caches = (spec.caches > 1).then(|| spec.caches.to_string());
-            more.extend(caches.iter().flat_map(|caches| ["--caches", caches]));
+            let parts = [("--caches", spec.caches), ("--threads", spec.threads), ("--nodes", spec.nodes)];
+            let parts = parts.map(|(what, number)| (what, number.to_string()));
+            more.extend(parts.iter().filter(|(_, number)| number != "1").flat_map(|(what, number)| [*what, number]));
             let layout = spec.layout.to_string();
             more.extend(["--layout", &layout]);
             more.extend((self.form == Form::Short).then_some("--short"));
@@ -246,7 +262,7 @@ impl Machines {
         if self.form == Form::Short {
             ensure!(
                 SHORT.contains(&scenario),
-                "{scenario} is not named in SHORT of checks.rs, so its images are not built"
+                "{scenario} is not named in SHORT of checks/mod.rs, so its images are not built"
             );
             return runs_of(&run_lab(&arguments)?);
         }

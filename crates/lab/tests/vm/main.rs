@@ -6,7 +6,8 @@
 //! Ignored unless `APPEASE_VM_TESTS=1`: images are built first, and the runs take minutes. `make test` sets
 //! it, and names the kernels in `APPEASE_VM_KERNELS`, with commas. Checks in host time need a quiet host, and run only with
 //! `APPEASE_VM_HOST_TIME=1` as well. `APPEASE_VM_TESTS=full` (`make acceptance`) takes the scenarios as they are, on every
-//! kernel and at every load that something is promised for, which takes hours; it goes on where it was interrupted.
+//! kernel and at every load that something is promised for, which takes hours; it goes on where it was interrupted. A check that is
+//! known to fail says why (`checks/missed.rs`), and fails.
 
 mod checks;
 mod machines;
@@ -28,6 +29,10 @@ fn main() -> ExitCode {
     let wanted = form == Form::Full || is("APPEASE_VM_TESTS", "1");
     let host_time = form == Form::Full || is("APPEASE_VM_HOST_TIME", "1");
     let kernels = std::env::var("APPEASE_VM_KERNELS").unwrap_or_else(|_| "default".into());
+    if let Some(name) = checks::missed_and_not_there() {
+        eprintln!("{name} is known to fail (checks/missed.rs), but there is no such check");
+        return ExitCode::FAILURE;
+    }
     let machines = Arc::new(Machines::new(form));
     if wanted
         && !arguments.list
@@ -41,8 +46,12 @@ fn main() -> ExitCode {
         .map(|check| {
             let machines = Arc::clone(&machines);
             let ignored = !wanted || check.in_host_time && !host_time;
-            Trial::test(check.name, move || (check.holds)(&machines).map_err(|error| format!("{error:#}").into()))
-                .with_ignored_flag(ignored)
+            let known = check.missed.map(|why| format!("; known: {why}")).unwrap_or_default();
+            Trial::test(check.name, move || {
+                (check.holds)(&machines).map_err(|error| format!("{error:#}{known}").into())
+            })
+            .with_kind(check.missed.map_or("", |_| "known to fail"))
+            .with_ignored_flag(ignored)
         })
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -1,0 +1,161 @@
+//! The guest's own checks, and that the scheduler stays.
+
+use anyhow::ensure;
+use appease_scenario::Run;
+
+use super::{
+    Check, Extent,
+    figures::{WORK_CONSERVING_PCT, checked, conserves_work, enough, none_failed},
+};
+use crate::machines::{Machines, Spec, spread};
+
+/// The guest's own checks.
+pub(super) fn checks(extent: Extent) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for (number, kernel) in extent.kernels.iter().enumerate() {
+        // The short form senses with one policy on the newest kernel, and with the other on older ones.
+        if extent.full || number == 0 {
+            checks.push(Check::on(kernel, "sense", |machines, kernel| sense(machines, kernel, "appease")));
+        }
+        if extent.full || number > 0 {
+            checks.push(Check::on(kernel, "sense_of_rsio", |machines, kernel| sense(machines, kernel, "appease:rsio")));
+        }
+    }
+    for kernel in extent.thorough() {
+        checks.push(Check::on(kernel, "programs_are_served", programs));
+        checks.push(Check::on(kernel, "kernel_threads_with_time_wait_for_a_pause", background));
+        checks.push(Check::on(kernel, "nice_values_and_policies_keep_their_meaning", classes));
+        checks.push(Check::on(kernel, "affinity_is_kept_and_cpus_may_go_and_come", cpus).in_host_time());
+        checks.push(Check::on(kernel, "kernel_schedules_as_before_without_us", leaving));
+        checks.push(Check::on(kernel, "clock_goes_by_what_runs", power));
+        checks.push(Check::on(kernel, "cpus_may_come_late_or_be_isolated", late_and_isolated));
+        checks.push(Check::on(kernel, "cpus_of_the_laboratory_are_equal", turns));
+        for (caches, nodes) in extent.of(&[(4, 2)], &[(4, 2), (1, 1)]) {
+            let cores = move |machines: &Machines, kernel: &str| cores(machines, kernel, *caches, *nodes);
+            checks.push(Check::on(kernel, &format!("tasks_have_a_core_each_with_{caches}_caches"), cores));
+        }
+        for (cpus, caches) in extent.of(&[(1, 1)], &[(1, 1), (2, 1), (4, 1), (4, 2)]) {
+            let shares = move |machines: &Machines, kernel: &str| shares(machines, kernel, *cpus, *caches);
+            checks.push(Check::on(kernel, &format!("shares_are_kept_on_{cpus}_cpus_with_{caches}_caches"), shares));
+        }
+    }
+    for kernel in extent.kernels {
+        for (cpus, caches) in extent.of(&[(4, 1)], &[(1, 1), (2, 1), (4, 1), (4, 2), (4, 4), (16, 1), (16, 2)]) {
+            let loads = move |machines: &Machines, kernel: &str| loads(machines, kernel, *cpus, *caches);
+            let name = format!("every_policy_loads_on_{cpus}_cpus_with_{caches}_caches");
+            checks.push(Check::on(kernel, &name, loads));
+        }
+        if extent.full {
+            for cpus in [2, 4, 8] {
+                let stays = move |machines: &Machines, kernel: &str| stress(machines, kernel, cpus);
+                checks.push(Check::on(kernel, &format!("scheduler_stays_beside_stress_on_{cpus}_cpus"), stays));
+            }
+            for (load, cpus, caches) in [("hogs:16", 16, 2), ("hogs:32", 32, 4), ("hogs:64", 64, 8)] {
+                let stays =
+                    move |machines: &Machines, kernel: &str, load| many_cpus(machines, kernel, load, (cpus, caches));
+                checks.push(Check::at(kernel, load, &format!("scheduler_stays_attached_on_{cpus}_cpus"), stays));
+            }
+        } else {
+            checks.push(Check::on(kernel, "scheduler_stays_attached_on_4_cpus", attached));
+        }
+    }
+    checks
+}
+
+/// Who gets attention, and who does not: the guest's own checks, one for each channel and IPC kind; and what the verifier
+/// had to do for the programs.
+pub(super) fn sense(machines: &Machines, kernel: &str, scheduler: &'static str) -> anyhow::Result<()> {
+    let run = checked(machines, Spec::new("sense", scheduler, "none").on(kernel))?;
+    let verified = run.metrics.keys().filter(|name| name.starts_with("verified_")).count();
+    ensure!(verified > 0, "what the verifier had to do is not in the result");
+    Ok(())
+}
+
+/// Who is served behind programs that people use: the guest's own checks.
+fn programs(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("programs", "appease", "none").on(kernel)).map(drop)
+}
+
+/// A kernel thread that has time, and may keep the CPU for long, begins when an attended task has gone to sleep.
+fn background(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("background", "appease", "hogs:16").on(kernel)).map(drop)
+}
+
+/// Nice values, `SCHED_IDLE`, `SCHED_BATCH`, realtime and deadline tasks.
+fn classes(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("classes", "appease", "none").on(kernel)).map(drop)
+}
+
+fn cpus(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs_in_one_boot("cpus", ["appease"], "none", kernel, 2)?;
+    none_failed(run).map(drop)
+}
+
+/// Beside what breaks schedulers ours stays, and everybody has turns. Its one time, 20 s, is host time, but ten times what was measured.
+fn stress(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()> {
+    let [run] = machines.good_runs_in_one_boot("stress", ["appease"], "none", kernel, cpus)?;
+    none_failed(run).map(drop)
+}
+
+/// Rings of processes, crowds, weights, limits: the guest's own checks.
+fn shares(machines: &Machines, kernel: &str, cpus: u32, caches: u32) -> anyhow::Result<()> {
+    let spec = Spec::new("shares", "appease", "none").on(kernel);
+    checked(machines, spec.on_cpus(cpus).on_caches(caches)).map(drop)
+}
+
+/// Each policy gets by the kernel's verifier within a number of instructions, and is in charge soon: the guest's own checks.
+fn loads(machines: &Machines, kernel: &str, cpus: u32, caches: u32) -> anyhow::Result<()> {
+    checked(machines, Spec::new("loads", "eevdf", "none").on(kernel).on_cpus(cpus).on_caches(caches)).map(drop)
+}
+
+/// The daemon ends, and is killed.
+fn leaving(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("leaving", "eevdf", "none").on(kernel)).map(drop)
+}
+
+/// What clock CPUs are asked for, and the saving of power: the guest's own checks.
+fn power(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("clock", "eevdf", "none").on(kernel).on_cpus(4)).map(drop)
+}
+
+/// The laboratory's own machine: the guest's own checks.
+fn turns(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("turns", "eevdf", "none").on(kernel).on_cpus(4)).map(drop)
+}
+
+/// Cores of two CPUs each: the scenario's own checks.
+fn cores(machines: &Machines, kernel: &str, caches: u32, nodes: u32) -> anyhow::Result<()> {
+    let spec = Spec::new("cores", "appease", "none").on(kernel).on_cpus(8).on_caches(caches);
+    checked(machines, spec.with_threads_and_nodes(2, nodes)).map(drop)
+}
+
+/// CPUs that were off at the start, and those that are isolated: the guest's own checks.
+fn late_and_isolated(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    for scenario in ["late", "isolated"] {
+        checked(machines, Spec::new(scenario, "eevdf", "none").on(kernel).on_cpus(4).on_caches(2))?;
+    }
+    Ok(())
+}
+
+/// The programs load on this kernel, and the scheduler is still attached at the end of a loaded run on four CPUs, none of which
+/// was idle while a task waited.
+fn attached(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let run = typing_on_cpus(machines, Spec::new("typing", "appease", "hogs:16").on(kernel).on_cpus(4))?;
+    ensure!(!run.kernel.is_empty(), "the kernel's version is not in the result");
+    ensure!(kernel == "default" || run.kernel.starts_with(kernel), "kernel {kernel} was asked for, {} ran", run.kernel);
+    Ok(())
+}
+
+/// With a hog for each of many CPUs: such a machine has the time of one for all.
+fn many_cpus(machines: &Machines, kernel: &str, load: &'static str, (cpus, caches): (u32, u32)) -> anyhow::Result<()> {
+    let spec = Spec::new("typing", "appease", load).on(kernel).on_cpus(cpus).on_caches(caches);
+    typing_on_cpus(machines, spec).map(drop)
+}
+
+/// Keys are answered, and no CPU is idle while a task waits.
+fn typing_on_cpus(machines: &Machines, spec: Spec) -> anyhow::Result<Run> {
+    let [run] = machines.good_runs([spec])?;
+    conserves_work(&run, WORK_CONSERVING_PCT)?;
+    enough("keys", spread(&run, "key_to_screen_ms")?, 10)?;
+    Ok(run)
+}

@@ -1,0 +1,64 @@
+//! What is promised and not kept today. These checks fail, and stay.
+
+/// Checks of the full form by name, and why each fails: what was measured last, on 7.2.13 where the name says "default", and the cause.
+const MISSED: [(&str, &str); 19] = [
+    (
+        "typing_in_one_cgroup_is_as_fast_as_alone_under_eevdf_at_none_default",
+        "the median is 1.07 to 1.08 of 1.05: some ten wake-ups by the core of sched_ext, 1,100 instructions each",
+    ),
+    ("typing_in_one_cgroup_is_as_fast_as_alone_under_eevdf_at_hogs:16_default", "as without load"),
+    (
+        "keys_together_are_ahead_of_eevdf_at_hogs:16_default",
+        "p90 10.0 ms of 5, EEVDF's 8.8: the X server sleeps for the vertical blank, also without load (7.2)",
+    ),
+    (
+        "typing_video_and_computing_go_together_at_all_default",
+        "the mean key takes 3.3 times as long as alone, under EEVDF 4.2 times: the same sleep",
+    ),
+    ("keys_are_ahead_of_eevdf_on_16_cpus_default", "p90 0.61 of 0.5: cause not known"),
+    (
+        "sound_behind_a_server_has_no_gap_at_hogs:64_default",
+        "players are late 6 times at periods of 256, in one burst; the card is never empty",
+    ),
+    ("sound_behind_a_server_has_no_gap_at_build:16_default", "4 times, likewise"),
+    ("call_has_no_gap_at_hogs:64_default", "no gap, but the first sound 1.005 of 1.0"),
+    (
+        "page_from_a_container_costs_little_default",
+        "1.076 of 1.03: 6,800 instructions a page, half of them the programs of sensing",
+    ),
+    ("page_from_a_container_costs_little_6.18", "1.067 of 1.03, likewise"),
+    ("database_alone_costs_little_default", "the mean is 1.056 of 1.03: what an attended request costs"),
+    (
+        "switch_costs_little_default",
+        "1.78 of 1.15: between two plain tasks the core of sched_ext calls three programs, EEVDF none",
+    ),
+    ("watching_costs_little_default", "by whole runs a fork takes 532 ns more, an exec 839, of 350; its hooks take 75"),
+    (
+        "watching_by_rsio_costs_little_default",
+        "a message through a pipe is 1.16, a unix socket 1.12, TCP 1.10 of 1.05; a fork and an exec over 1,000 ns",
+    ),
+    (
+        "yardsticks_are_as_under_eevdf_on_4_cpus_default",
+        "pipe 1.49, hackbench 1.13, messaging 1.06 of 1.05: one queue for all CPUs of a cache, so most tasks change CPU",
+    ),
+    ("yardsticks_are_as_under_eevdf_on_8_cpus_default", "cyclictest's p99 81 us for 62: cause not known"),
+    (
+        "build_is_as_fast_as_under_eevdf_on_4_cpus_with_2_caches_beside_typing_default",
+        "23 moves between caches for 18, 1.28 of 1.2",
+    ),
+    (
+        "thousand_connections_weigh_as_one_at_build:30_default",
+        "1.45 of alone without load, of 1.3: the build's turns of 3 ms",
+    ),
+    ("shares_are_kept_on_4_cpus_with_2_caches_default", "a ring of pseudo-terminals has 1.063 of 1.05"),
+];
+
+/// Why a check fails, if that is known.
+pub(super) fn why(name: &str) -> Option<&'static str> {
+    MISSED.iter().find(|(of, _)| *of == name).map(|(_, why)| *why)
+}
+
+/// The first that no check is called.
+pub(super) fn nameless(names: &[&str]) -> Option<&'static str> {
+    MISSED.iter().map(|(of, _)| *of).find(|of| !names.contains(of))
+}
