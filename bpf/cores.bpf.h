@@ -5,8 +5,11 @@
  * Problem: a task that wakes up takes an idle core, if there is one (near.bpf.h, and the kernel's own choice). One that never sleeps
  * wakes up once. If no core was idle then, it shares one for good, at half the pace, while others are idle.
  *
- * Rule: when a plain task's turn ends, nothing waits for its CPU, and another CPU of the core was at work at the end of the last turn as well as
- * now, the task goes to an idle core: of its domain if there is one, else any.
+ * Rule: a plain task's turn ends, and nothing waits for its CPU. If another CPU of the core is at work then, and was the last time that a
+ * turn ended so here, the task goes to an idle core: of its domain if there is one, else any.
+ *
+ * ops.dispatch() gives it no further turn, so the kernel queues it (SCX_OPS_ENQ_LAST), and ops.enqueue() puts it on the other core. If that
+ * has got other work meanwhile, it is queued as any other task: a CPU that goes idle looks at the queues.
  *
  * Limits: of a core's other CPUs the next one is asked alone. A task that shares its core with one that is often asleep stays.
  */
@@ -23,14 +26,15 @@ const volatile u16 next_in_core[CPUS_MAX];
 /* Ends of turns in a row that found the core shared, before a task leaves it. Turned down, what wakes up beside it for a moment moves it. */
 #define CORE_SHARED_TURNS 2
 
-/* Whether @p, whose turn on @cpu ends and for which no other task waits, leaves the core. */
+/* Whether @p, whose turn on @cpu ends and for which no other task waits, leaves the core. Not inside a program: it may not change its CPU. */
 static __always_inline bool leaves_core(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p)
 {
 	const struct cpumask *idle;
 	s32 next = next_in_core[(u32)cpu % CPUS_MAX];
 	bool is_shared, found;
 
-	if (packs || next == cpu || p->nr_cpus_allowed == 1)
+	cctx->leaving_pid = 0;
+	if (packs || next == cpu || p->nr_cpus_allowed == 1 || is_migration_disabled(p))
 		return false;
 	idle = scx_bpf_get_idle_cpumask();
 	is_shared = !bpf_cpumask_test_cpu(next, idle);
@@ -41,28 +45,36 @@ static __always_inline bool leaves_core(s32 cpu, struct cpu_ctx *cctx, struct ta
 	idle = scx_bpf_get_idle_smtmask();
 	found = bpf_cpumask_intersects(idle, p->cpus_ptr);
 	scx_bpf_put_idle_cpumask(idle);
+	if (found)
+		cctx->leaving_pid = p->pid;
 	return found;
 }
 
-/* Puts @p, which leaves its core, on an idle one. If that has got other work, it goes on here. */
-__noinline int go_to_core(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
+/* Puts @p on an idle core, if it was to leave its own. */
+__noinline bool went_to_core(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
 {
-	const struct cpumask *idle = scx_bpf_get_idle_smtmask();
-	s32 cpu = idle_cpu_of(p, domain_at(domain_of(scx_bpf_task_cpu(p))), idle);
 	struct cpu_ctx *cctx = this_cpu_ctx();
+	const struct cpumask *idle;
+	s32 cpu;
 
+	if (!cctx || cctx->leaving_pid != p->pid || is_migration_disabled(p))
+		return false;
+	cctx->leaving_pid = 0;
+	cctx->shared_turns = 0;
+	idle = scx_bpf_get_idle_smtmask();
+	cpu = idle_cpu_of(p, domain_at(domain_of(scx_bpf_task_cpu(p))), idle);
 	scx_bpf_put_idle_cpumask(idle);
 	if (cpu < 0)
 		cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, SCX_PICK_IDLE_CORE);
-	if (cctx)
-		cctx->shared_turns = 0;
-	if (cpu < 0)
-		cpu = scx_bpf_task_cpu(p);
-	else
-		count_sched(CNT_CORES);
-	begins(cpu, tctx, false);
+	cctx = cpu < 0 ? NULL : cpu_ctx_of(cpu);
+	if (!cctx)
+		return false;
+	tctx->lane = plain_lane(p, tctx);
+	/* Its clock is asked for there: from here it may not be. */
+	note_plain(cpu, cctx, true);
+	count_sched(CNT_CORES);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, slice_ns, 0);
-	return 0;
+	return true;
 }
 
 #endif

@@ -6,7 +6,7 @@
  * only after PLACEMENT_MOVE_NS: most waits are over sooner, and the task finds its cache warm. Each domain has one timer for
  * that, which is set only while another domain has an idle CPU for a task that waits.
  *
- * What a kernel thread displaces stays where it is while any CPU is idle, for kernel threads are mostly done in a moment.
+ * What a kernel thread displaces stays where it is while any CPU is idle and nobody is served: kernel threads are mostly done in a moment.
  *
  * What somebody waits for displaces plain work of its own domain. Where none runs, it takes any idle CPU at once. So do new tasks,
  * which have nothing in a cache yet, and a task that another one wakes which is about to sleep (SCX_WAKE_SYNC): its data is there.
@@ -109,22 +109,27 @@ __noinline s32 init_move_timer(u32 domain)
 }
 
 /*
- * Whether @p, which is queued anew, stays on its CPU: a kernel thread has displaced it for a moment, and it takes no turn from anybody, for
- * another CPU is idle. On that one it would find a cold cache, or share a core.
+ * What is left of the turn of @p, which is queued anew, on its CPU. 0: it does not stay there. It stays if a kernel thread has displaced it for a
+ * moment, and it takes no turn from anybody: another CPU is idle, and nobody is served. On the idle one it would find a cold cache, or
+ * share a core. Not for longer than that turn, or what waits for this CPU alone would wait for good.
  */
-static __always_inline bool stays_behind_kernel(struct task_struct *p, u64 enq_flags)
+static __always_inline u64 stays_behind_kernel(struct task_struct *p, u64 now, u64 enq_flags)
 {
-	struct cpu_ctx *cctx = has_more_cpus() && !enq_flags ? cpu_ctx_of(scx_bpf_task_cpu(p)) : NULL;
+	struct cpu_ctx *cctx = has_more_cpus() && !enq_flags && !is_armed() ? cpu_ctx_of(scx_bpf_task_cpu(p)) : NULL;
 	const struct cpumask *idle;
 	bool stays;
+	u64 had;
 
 	if (!cctx || cctx->aside_pid != p->pid)
-		return false;
+		return 0;
 	cctx->aside_pid = 0;
+	had = now - cctx->looked_ns;
+	if (had >= slice_ns)
+		return 0;
 	idle = scx_bpf_get_idle_cpumask();
 	stays = bpf_cpumask_intersects(idle, p->cpus_ptr);
 	scx_bpf_put_idle_cpumask(idle);
-	return stays;
+	return stays ? slice_ns - had : 0;
 }
 
 /* Calls an idle CPU of @domain for @p, which nobody waits for and which was put into a queue there; or, later, one of another domain. */

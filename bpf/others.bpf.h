@@ -150,13 +150,20 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 {
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
-	u32 lane = plain_lane(p, tctx), index, domain = domain_for(p, enq_flags);
+	u32 lane = plain_lane(p, tctx), index, domain;
 	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, is_called = wakes_up && is_interrupt(), stays = false;
 	const struct task_ctx *by = NULL;
-	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime;
+	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime, left;
 	struct party *party;
 	s32 cpu;
 
+	left = stays_behind_kernel(p, now, enq_flags);
+	if (left) {
+		tctx->lane = lane;
+		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, left, enq_flags);
+		return 0;
+	}
+	domain = domain_for(p, enq_flags);
 	if (packs)
 		stays = wakes_up ? tctx->packed : stays_packed(p, domain, now, enq_flags);
 	index = lane == APPEASE_LANE_IDLE ? PARTY_IDLE : tctx->spent_for ? spender_of(tctx->spent_for, tctx->group) : tctx->group;
@@ -198,10 +205,6 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 			}
 			hurries = false;
 		}
-	}
-	if (stays_behind_kernel(p, enq_flags)) {
-		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags);
-		return 0;
 	}
 	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
 	cpu = hurries && wakes_up ? displaces_other(p, tctx, domain, now, is_called) : -1;

@@ -253,11 +253,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			return;
 		}
 	}
-	/* Nothing else waits, and its turn was not prolonged. */
-	if (is_smt && enq_flags & SCX_ENQ_LAST) {
-		go_to_core(p, tctx);
+	if (is_smt && enq_flags & SCX_ENQ_LAST && went_to_core(p, tctx))
 		return;
-	}
 	/* ops.select_cpu() is not asked about tasks that have no choice, which on one CPU is all of them. */
 	if ((enq_flags & (SCX_ENQ_WAKEUP | SCX_ENQ_CPU_SELECTED)) == SCX_ENQ_WAKEUP &&
 	    (has_more_cpus() || bpf_get_current_task_btf()->flags & PF_IDLE) &&
@@ -442,6 +439,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	cctx->turn = 0;
 	cctx->is_timed = 0;
 	cctx->is_called = 0;
+	if (has_more_cpus())
+		cctx->aside_pid = 0;
 	if (skips_queues() && giver) {
 		if (prev && prev->pid == giver)
 			giver = 0;

@@ -55,6 +55,9 @@ static __always_inline bool left_section_first(struct task_struct *p, struct tas
 	tctx->sections++;
 	count_sched(CNT_SECTIONS);
 	scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, SECTION_NS, enq_flags | SCX_ENQ_HEAD);
+	/* The CPU was to go idle. */
+	if (enq_flags & SCX_ENQ_LAST)
+		scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0);
 	return true;
 }
 

@@ -150,8 +150,9 @@ struct cpu_ctx {
 	u32 computes;	/* in this epoch, a plain task has used up its slice */
 	u32 ran_in;	/* the party of the other lane that it charged last */
 	u32 clock_lacks;	/* what the clock that it was asked for lacks to the highest */
-	u32 aside_pid;	/* what a kernel thread displaced here, whose work is over soon; 0: nothing */
-	u32 shared_turns;	/* turns in a row at the end of which another CPU of the core was at work, see cores.bpf.h */
+	u32 aside_pid;	/* what a kernel thread displaced here since the last look; 0: nothing */
+	u32 shared_turns;	/* so often in a row another CPU of the core was at work when a turn ended, see cores.bpf.h */
+	u32 leaving_pid;	/* what is to go to another core; 0: nothing */
 };
 
 struct {

@@ -7,7 +7,7 @@
  *
  * Rule: each domain has its own queues. The n-th nearest domain of domain d is
  *
- *	d ^ n			(each memory node has as many numbers, of a power of two, so small n are near)
+ *	d ^ n			(each memory node has as many numbers, a power of two, where there is room: small n are near)
  *
  * A wake-up of the attended lane looks at the CPU that woke the task, if it is of the same domain, at the one where it ran last, then at
  * PLACEMENT_CPU_LOOKS CPUs in each of PLACEMENT_DOMAIN_LOOKS domains, nearest first, of those that run what nobody waits

@@ -68,7 +68,8 @@ impl Domains {
     /// the first domain.
     ///
     /// Each node's numbers begin at a multiple of a power of two that has room for those of any: the nearest domains, which are the
-    /// number with its lowest bits turned over (`bpf/policy/placement.h`), are then its own node's. Numbers without CPUs lie between.
+    /// number with its lowest bits turned over (`bpf/policy/placement.h`), are then its own node's. Numbers without CPUs lie between. Where that
+    /// takes more numbers than there are, up to a power of two, as with three nodes of five, they follow each other without any between.
     fn of_caches(nodes: &[Vec<Vec<usize>>], is_fast: &dyn Fn(&usize) -> bool) -> Self {
         let alike = |cpus: &Vec<usize>| -> [Vec<usize>; 2] {
             let (fast, slow) = cpus.iter().copied().partition(|cpu| is_fast(cpu));
@@ -83,7 +84,8 @@ impl Domains {
         let nodes: Vec<Vec<Vec<usize>>> = nodes.iter().map(split).collect();
         let stride = nodes.iter().map(Vec::len).max().unwrap_or(1).next_power_of_two();
         let parts: usize = nodes.iter().map(Vec::len).sum();
-        let has_room = nodes.len() * stride <= MOST;
+        let number = parts.clamp(1, MOST).next_power_of_two();
+        let has_room = nodes.len() * stride <= number;
         let place = |node: usize, index: usize, nth: usize| match (has_room, parts > MOST) {
             (true, _) => node * stride + index,
             (false, true) => nth * MOST / parts,
@@ -92,10 +94,9 @@ impl Domains {
         let numbered =
             nodes.iter().enumerate().flat_map(|(node, of)| of.iter().enumerate().map(move |(i, cpus)| (node, i, cpus)));
         let mut of_cpus = Box::new([0; CPUS]);
-        let (mut fast, mut slow, mut last) = (0, 0, 0);
+        let (mut fast, mut slow) = (0, 0);
         for (nth, (node, index, cpus)) in numbered.enumerate() {
             let domain = place(node, index, nth);
-            last = domain;
             *(if cpus.iter().all(is_fast) { &mut fast } else { &mut slow }) |= 1 << domain;
             for &cpu in cpus {
                 if let (Some(entry), Ok(domain)) = (of_cpus.get_mut(cpu), u8::try_from(domain)) {
@@ -103,7 +104,6 @@ impl Domains {
                 }
             }
         }
-        let number = (last + 1).next_power_of_two();
         // Where one has both, as with more parts than domains, it is a slow one.
         let fast = if slow == 0 { 0 } else { fast & !slow };
         Self {
@@ -157,18 +157,22 @@ mod tests {
 
     #[test]
     fn the_nearest_are_of_the_same_node() {
-        for each in 1..=16 {
-            let node = |first: usize| (first..first + each).map(|cpu| vec![cpu]).collect::<Vec<_>>();
-            let domains = Domains::of_caches(&[node(0), node(each), node(2 * each)], &|_| true);
-            let of = |cpu: usize| u32::from(domains.of_cpus[cpu]);
-            for home in 0..3 * each {
+        for (nodes, each) in (1..=16).flat_map(|each| [(2, each), (4, each)]).chain([(3, 3), (3, 4)]) {
+            let node = |node: usize| (node * each..(node + 1) * each).map(|cpu| vec![cpu]).collect::<Vec<_>>();
+            let domains = Domains::of_caches(&(0..nodes).map(node).collect::<Vec<_>>(), &|_| true);
+            let (of, all) = (|cpu: usize| u32::from(domains.of_cpus[cpu]), nodes * each);
+            for home in 0..all {
                 // Those that have CPUs, the nearest first.
-                let mut others: Vec<usize> = (0..3 * each).collect();
+                let mut others: Vec<usize> = (0..all).collect();
                 others.sort_by_key(|cpu| of(*cpu) ^ of(home));
-                assert!(others[..each].iter().all(|cpu| cpu / each == home / each), "{each} of each node, from {home}");
+                assert!(others[..each].iter().all(|cpu| cpu / each == home / each), "{nodes} of {each}, from {home}");
             }
-            assert!(domains.number.is_power_of_two() && (0..3 * each).all(|cpu| of(cpu) < domains.number));
+            assert_eq!(domains.number as usize, all.next_power_of_two());
         }
+        // It would take 32 numbers.
+        let node = |first: usize| (first..first + 5).map(|cpu| vec![cpu]).collect::<Vec<_>>();
+        let domains = Domains::of_caches(&[node(0), node(5), node(10)], &|_| true);
+        assert_eq!((domains.number, domains.of_cpus[14]), (16, 14));
     }
 
     #[test]
