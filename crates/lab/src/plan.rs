@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use appease_scenario::{Job, LONGEST_SETTLE_S, Load, Machine, Mode, Scenario};
+use appease_scenario::{Grouping, Job, LONGEST_SETTLE_S, Load, Machine, Mode, Scenario};
 
 use crate::{
     cli::{MachineArgs, RunArgs},
@@ -94,6 +94,11 @@ impl Plan {
                 fs::create_dir_all(dir).with_context(|| format!("create {} for {what}", dir.display()))?;
             }
         }
+        if let Some(layout) = args.machine.layout.map(Grouping::from)
+            && let Some(scheduler) = args.under.iter().find(|scheduler| !scheduler.may_be_in(layout))
+        {
+            bail!("--layout {layout}: {scheduler} groups or raises programs itself: run it with --layout flat");
+        }
         let mut runs = Vec::new();
         for scenario in &scenarios {
             for (scheduler, mix) in args.under.iter().filter_map(|scheduler| Some((scheduler, scheduler.mix()?))) {
@@ -123,6 +128,8 @@ fn planned(
     args: &RunArgs,
 ) -> Result<Planned> {
     let mut names = schedulers.iter().map(ToString::to_string);
+    let may_be = |layout| schedulers.iter().all(|scheduler| scheduler.may_be_in(layout));
+    let own = if may_be(scenario.layout) { scenario.layout } else { Grouping::Flat };
     let scheduler = names.next().context("--under names no scheduler: write one")?;
     let each = match args.time_limit {
         Some(seconds) => Duration::from_secs(seconds),
@@ -148,7 +155,7 @@ fn planned(
             scheduler,
             then: names.collect(),
             load,
-            machine: Machine { layout: args.machine.layout.map_or(scenario.layout, Into::into), ..machine },
+            machine: Machine { layout: args.machine.layout.map_or(own, Into::into), ..machine },
             screenshot: screenshot.is_some(),
             trace: trace.is_some(),
         },
@@ -273,7 +280,7 @@ mod tests {
     use std::{fs, path::Path};
 
     use anyhow::Result;
-    use appease_scenario::{Machine, Mode};
+    use appease_scenario::{Grouping, Machine, Mode};
 
     use super::{MOST_CPUS, Plan, machine, scenario};
     use crate::{
@@ -358,6 +365,7 @@ mod tests {
         insta::assert_snapshot!(told("work"), @r#"scenario "work" is not known (PROJECT/scenarios/work.toml is not there): there is nap"#);
         insta::assert_snapshot!(told("nap --under scx_flash"), @"scheduler scx_flash is not built (PROJECT/target/lab/peers/bin/scx_flash is not there): run `appease-lab peers scx_flash`");
         insta::assert_snapshot!(told("nap --cpus 241"), @"--cpus is 241: allowed is 1 to 240");
+        insta::assert_snapshot!(told("nap --under eevdf-nice --layout scopes"), @"--layout scopes: eevdf-nice groups or raises programs itself: run it with --layout flat");
         insta::assert_snapshot!(told("nap --cpus 4 --caches 4 --threads 2"), @"--threads is 2: allowed is 1, or 2 where each cache has an even number of CPUs");
         insta::assert_snapshot!(told("nap --cpus 4 --caches 2 --nodes 4"), @"--nodes is 4: allowed is what divides the number of caches, 2");
         insta::assert_snapshot!(told("nap --cpus 4 --caches 3"), @"--caches is 3: allowed is what divides the number of CPUs, 4");
@@ -390,6 +398,13 @@ mod tests {
         let [young, old] = [plan(&layout, "nap")?, plan(&layout, "nap --duration 10 --settle 90")?];
         assert_eq!((young.runs[0].job.scenario.settle_s, old.runs[0].job.scenario.settle_s), (1.0, 90.0));
         assert!(old.runs[0].limits.total > young.runs[0].limits.total);
+        let layouts = plan(&layout, "nap --under appease,eevdf-nice --load none")?.runs;
+        let layouts: Vec<Grouping> = layouts.iter().map(|run| run.job.machine.layout).collect();
+        assert_eq!(
+            layouts,
+            [Grouping::Scopes, Grouping::Flat],
+            "as people have it, but where a scheduler groups by itself"
+        );
         Ok(())
     }
 

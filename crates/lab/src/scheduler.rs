@@ -123,10 +123,11 @@ impl Scheduler {
         !matches!(self.kind, Kind::Kernel(name) if name != FLAT)
     }
 
-    /// Whether it is one of its own in a layout: where each program has a cgroup, the kernel's with groups are [`FLAT`] once more.
+    /// Whether it is one of its own in a layout: where each program has a cgroup, the kernel's that group or raise programs themselves are
+    /// [`FLAT`] once more.
     #[must_use]
     pub fn may_be_in(&self, layout: Grouping) -> bool {
-        layout.is_flat() || !matches!(self.kind, Kind::Kernel(name) if name != FLAT && name != RAISED)
+        layout.is_flat() || !matches!(self.kind, Kind::Kernel(name) if name != FLAT)
     }
 
     /// The mix that programs shall have.

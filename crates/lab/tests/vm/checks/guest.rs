@@ -9,6 +9,10 @@ use super::{
 };
 use crate::machines::{Machines, Spec, spread};
 
+/// Machines on which every policy loads: CPUs, last-level caches, CPUs of a core.
+const LOADED_ON: [(u32, u32, u32); 8] =
+    [(1, 1, 1), (2, 1, 1), (4, 1, 1), (4, 2, 1), (4, 4, 1), (8, 2, 2), (16, 1, 1), (16, 2, 1)];
+
 /// The guest's own checks.
 pub(super) fn checks(extent: Extent) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -40,9 +44,9 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         }
     }
     for kernel in extent.kernels {
-        for (cpus, caches) in extent.of(&[(4, 1)], &[(1, 1), (2, 1), (4, 1), (4, 2), (4, 4), (16, 1), (16, 2)]) {
-            let loads = move |machines: &Machines, kernel: &str| loads(machines, kernel, *cpus, *caches);
-            let name = format!("every_policy_loads_on_{cpus}_cpus_with_{caches}_caches");
+        for (cpus, caches, threads) in extent.of(&[(4, 1, 1)], &LOADED_ON) {
+            let loads = move |machines: &Machines, kernel: &str| loads(machines, kernel, *cpus, *caches, *threads);
+            let name = format!("every_policy_loads_on_{cpus}_cpus_with_{caches}_caches_and_{threads}_threads");
             checks.push(Check::on(kernel, &name, loads));
         }
         if extent.full {
@@ -104,8 +108,9 @@ fn shares(machines: &Machines, kernel: &str, cpus: u32, caches: u32) -> anyhow::
 }
 
 /// Each policy gets by the kernel's verifier within a number of instructions, and is in charge soon: the guest's own checks.
-fn loads(machines: &Machines, kernel: &str, cpus: u32, caches: u32) -> anyhow::Result<()> {
-    checked(machines, Spec::new("loads", "eevdf", "none").on(kernel).on_cpus(cpus).on_caches(caches)).map(drop)
+fn loads(machines: &Machines, kernel: &str, cpus: u32, caches: u32, threads: u32) -> anyhow::Result<()> {
+    let spec = Spec::new("loads", "eevdf", "none").on(kernel).on_cpus(cpus).on_caches(caches);
+    checked(machines, spec.with_threads_and_nodes(threads, 1)).map(drop)
 }
 
 /// The daemon ends, and is killed.

@@ -43,7 +43,7 @@ const CONTOUR: [(&str, f64, f64); 3] = [("typing", 1.05, 1.1), ("video", 1.05, 1
 pub(super) fn checks(extent: Extent) -> Vec<Check> {
     let mut checks = Vec::new();
     if extent.full {
-        // The longest run of all: it begins first.
+        // The longest run of all.
         checks.extend(extent.kernels.iter().map(|kernel| Check::on(kernel, "nobody_starves_in_ten_minutes", long_run)));
     }
     for kernel in extent.thorough() {
