@@ -114,6 +114,7 @@ pub fn run(
             run.detail.push_str(&last_words());
             machine.notes.iter().for_each(|note| run.detail.push_str(&format!("\n{note}")));
         }
+        run.detail = without_build_paths(&run.detail);
         run
     });
     Ok(runs.collect())
@@ -144,6 +145,18 @@ fn runs_of(job: &Job, results: Vec<Event>, end: &End, kernel: &str) -> Vec<Run> 
         run
     };
     job.schedulers().map(run).collect()
+}
+
+/// Where cargo unpacks sources: behind it come a directory named after the registry, and the package.
+const SOURCES: &str = "/registry/src/";
+
+/// A text in which source files are named from their package on: peers log where they were built, which is a matter of this host.
+fn without_build_paths(text: &str) -> String {
+    let shortened = |word: &str| match word.split_once(SOURCES).and_then(|(_, rest)| rest.split_once('/')) {
+        Some((_, file)) => file.to_owned(),
+        None => word.to_owned(),
+    };
+    text.split_inclusive(char::is_whitespace).map(shortened).collect()
 }
 
 /// The job as the guest finds it on a disk: JSON, padded with NULs to whole blocks.
@@ -326,6 +339,16 @@ mod tests {
     use appease_scenario::{Load, Machine, Metric, Mode, Scenario};
 
     use super::*;
+
+    #[test]
+    fn places_where_peers_were_built_are_not_kept() {
+        let log = "INFO compat: /home/somebody/.cargo/registry/src/index.example-1949cf8c/scx_utils-1.1.4/src/compat.rs:564: features\n  none\n";
+        assert_eq!(
+            super::without_build_paths(log),
+            "INFO compat: scx_utils-1.1.4/src/compat.rs:564: features\n  none\n"
+        );
+        assert_eq!(super::without_build_paths("a /run/tools/x\n"), "a /run/tools/x\n");
+    }
 
     #[test]
     fn a_scheduler_without_a_result_has_the_machines_end() -> Result<()> {
