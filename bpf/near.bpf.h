@@ -29,19 +29,6 @@ struct {
 	__type(value, struct timer);
 } move_timers SEC(".maps");
 
-/* The idle CPU @cpu has a task. Whether somebody waits for it, a look at the CPU will tell; the clock is asked for now, if it is. */
-static __always_inline void begins(s32 cpu, const struct task_ctx *tctx, bool is_attended)
-{
-	bool is_kernel = tctx->lane == APPEASE_LANE_KERNEL;
-	struct cpu_ctx *cctx = (has_more_cpus() && !is_kernel) || clock_by != APPEASE_CLOCK_LEFT ? cpu_ctx_of(cpu) : NULL;
-
-	if (!cctx)
-		return;
-	if (!is_kernel)
-		note_plain(cpu, cctx, true);
-	ask_clock(cpu, cctx, !is_attended);
-}
-
 /* Takes an idle CPU of @domain, of those in @idle, that @p may run on. -1: there is none. */
 static __always_inline s32 idle_cpu_of(struct task_struct *p, const struct domain *domain, const struct cpumask *idle)
 {
