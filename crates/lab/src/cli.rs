@@ -121,6 +121,11 @@ pub struct MachineArgs {
     /// NUMA nodes of the machine, each with as many caches [default: 1]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
+}
+
+/// How programs are placed on the machine.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LayoutArgs {
     /// How programs are put into cgroups [default: scopes, but where the scenario says flat]
     #[arg(long, value_enum)]
     pub layout: Option<LayoutName>,
@@ -147,6 +152,9 @@ pub struct RunArgs {
     /// The machine.
     #[command(flatten)]
     pub machine: MachineArgs,
+    /// The layout.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
     /// Print the result document on standard output; several scenarios make an array of documents
     #[arg(long)]
     pub json: bool,
@@ -263,6 +271,9 @@ pub struct DemoArgs {
     /// The machine.
     #[command(flatten)]
     pub machine: MachineArgs,
+    /// The layout.
+    #[command(flatten)]
+    pub layout: LayoutArgs,
     /// Run the short form
     #[arg(long)]
     pub short: bool,

@@ -77,6 +77,7 @@ fn run_args(args: &DemoArgs) -> anyhow::Result<RunArgs> {
         load: vec![LOAD],
         kernel: vec![args.kernel.clone()],
         machine: args.machine.clone(),
+        layout: args.layout.clone(),
         json: false,
         out: None,
         jobs: None,
@@ -217,7 +218,7 @@ mod tests {
         let runs = vec![run("eevdf", &[1.0, 2.0, 8.0], 50.0), run("appease", &[0.5, 0.5, 1.0], 0.0)];
         let report = Report { scenario: "test".into(), runs };
         assert_snapshot!(comparison(&report, "eevdf", "appease")?, @r"
-        test at hogs:16, kernel 1.2.3-test, exact mode, 1 CPU
+        test at hogs:16, kernel 1.2.3-test, exact mode, 1 CPU, all in one cgroup
                                                    EEVDF  appease   ratio
           Key press to screen update, ms: median    2.00     0.50  0.25 ×
                                           p90       8.00     1.00  0.12 ×
@@ -235,7 +236,7 @@ mod tests {
         ejected.detail = "runnable task stall\nmore".into();
         let report = Report { scenario: "test".into(), runs: vec![run("eevdf", &[1.0], 2.0), ejected] };
         assert_snapshot!(comparison(&report, "eevdf", "appease")?, @r"
-        test at hogs:16, kernel 1.2.3-test, exact mode, 1 CPU
+        test at hogs:16, kernel 1.2.3-test, exact mode, 1 CPU, all in one cgroup
                                                    EEVDF  appease  ratio
           Key press to screen update, ms: median    1.00        –      –
                                           p90       1.00        –      –

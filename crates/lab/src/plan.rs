@@ -94,7 +94,7 @@ impl Plan {
                 fs::create_dir_all(dir).with_context(|| format!("create {} for {what}", dir.display()))?;
             }
         }
-        if let Some(layout) = args.machine.layout.map(Grouping::from)
+        if let Some(layout) = args.layout.layout.map(Grouping::from)
             && let Some(scheduler) = args.under.iter().find(|scheduler| !scheduler.may_be_in(layout))
         {
             bail!("--layout {layout}: {scheduler} groups or raises programs itself: run it with --layout flat");
@@ -155,7 +155,7 @@ fn planned(
             scheduler,
             then: names.collect(),
             load,
-            machine: Machine { layout: args.machine.layout.map_or(own, Into::into), ..machine },
+            machine: Machine { layout: args.layout.layout.map_or(own, Into::into), ..machine },
             screenshot: screenshot.is_some(),
             trace: trace.is_some(),
         },
@@ -183,7 +183,10 @@ fn adapted(scenario: Scenario, args: &RunArgs) -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// The machine that the arguments ask for, of mode `default` if they name none.
+/// How many numbers the interrupt controllers of QEMU's machine `pc` have for CPUs.
+const APIC_NUMBERS: u32 = 255;
+
+/// The machine that the arguments ask for, of mode `default` if they name none, its programs in the usual layout.
 ///
 /// # Errors
 /// When there is no such machine.
@@ -207,7 +210,16 @@ pub fn machine(args: &MachineArgs, default: Mode) -> Result<Machine> {
     if nodes == 0 || !caches.is_multiple_of(nodes) {
         bail!("--nodes is {nodes}: allowed is what divides the number of caches, {caches}");
     }
-    Ok(Machine { mode, cpus, caches, threads, nodes, layout: args.layout.map(Into::into).unwrap_or_default() })
+    // QEMU numbers the CPUs of each socket anew, from a multiple of a power of two.
+    let of_each = cpus / caches;
+    let numbers = (caches - 1) * of_each.next_power_of_two() + of_each;
+    if numbers > APIC_NUMBERS {
+        bail!(
+            "--caches is {caches}: {cpus} CPUs have numbers up to {numbers} then, and the machine has {APIC_NUMBERS}: take fewer \
+             caches, or for each a number of CPUs that is a power of two"
+        );
+    }
+    Ok(Machine { mode, cpus, caches, threads, nodes, layout: Grouping::default() })
 }
 
 /// A scenario by name, or by its file.
@@ -369,6 +381,7 @@ mod tests {
         insta::assert_snapshot!(told("nap --cpus 4 --caches 4 --threads 2"), @"--threads is 2: allowed is 1, or 2 where each cache has an even number of CPUs");
         insta::assert_snapshot!(told("nap --cpus 4 --caches 2 --nodes 4"), @"--nodes is 4: allowed is what divides the number of caches, 2");
         insta::assert_snapshot!(told("nap --cpus 4 --caches 3"), @"--caches is 3: allowed is what divides the number of CPUs, 4");
+        insta::assert_snapshot!(told("nap --cpus 240 --caches 48"), @"--caches is 48: 240 CPUs have numbers up to 381 then, and the machine has 255: take fewer caches, or for each a number of CPUs that is a power of two");
         insta::assert_snapshot!(told("nap --duration 0"), @"--duration is 0: allowed is above 0, up to 3600");
         insta::assert_snapshot!(told("nap --settle 301"), @"--settle is 301: allowed is 0 to 300");
         insta::assert_snapshot!(told("nap --load users:3"), @r#"load users:3: scenario "nap" has no application of kind ssh"#);

@@ -70,6 +70,12 @@ pub fn groups(rows: &[Row]) -> Vec<Group<'_>> {
 }
 
 impl Row {
+    #[cfg(test)]
+    pub(super) fn new(heat: &str, measure: &str, less_is_better: bool) -> Self {
+        let (heat, measure) = (heat.into(), measure.into());
+        Self { heat, measure, has_own: false, less_is_better, unloaded: None, entries: Vec::new() }
+    }
+
     /// What is measured, beside what, on which kernel and by which figure.
     #[must_use]
     pub fn title(&self) -> String {
@@ -82,13 +88,13 @@ impl Row {
     /// Why there is none.
     pub fn figure(&self, scheduler: &str) -> Result<f64, &str> {
         let entry = self.entries.iter().find(|entry| entry.scheduler == scheduler);
-        entry.map_or(Err("not run"), |entry| entry.figure.as_ref().copied().map_err(String::as_str))
+        entry.map_or(Err(NOT_RUN), |entry| entry.figure.as_ref().copied().map_err(String::as_str))
     }
 
     /// How many times worse than unloaded policy appease is.
     #[must_use]
     pub fn ours_to_unloaded(&self) -> Option<f64> {
-        self.to_unloaded(self.figure(OURS).ok()?)
+        self.to_unloaded(self.ours().ok()?)
     }
 
     /// How many times worse than unloaded a figure is.
@@ -97,13 +103,44 @@ impl Row {
         self.unloaded.and_then(|unloaded| self.worse(figure, unloaded))
     }
 
-    /// How many times worse than policy appease the best of the others is.
+    /// The figure of policy appease.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn ours(&self) -> Result<f64, &str> {
+        self.figure(OURS)
+    }
+
+    /// Whether that is at most `ratio` times as bad as another figure; `None` if it was not run.
+    #[must_use]
+    pub fn is_ours_within(&self, ratio: f64, other: f64) -> Option<bool> {
+        let (one, other) = match self.ours() {
+            Ok(ours) if self.less_is_better => (ours, other),
+            Ok(ours) => (other, ours),
+            Err(NOT_RUN) => return None,
+            Err(_) => return Some(false),
+        };
+        Some(one <= ratio * other)
+    }
+
+    /// Who of the others is best, and its figure.
+    #[must_use]
+    pub fn best_other(&self) -> Option<(&str, f64)> {
+        let others = self.figures().filter(|(scheduler, _)| !is_ours(scheduler));
+        others.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best })
+    }
+
+    /// How many times worse than policy appease that one is.
     #[must_use]
     pub fn best_other_to_ours(&self) -> Option<(&str, f64)> {
-        let ours = self.figure(OURS).ok()?;
-        let others = self.figures().filter(|(scheduler, _)| !is_ours(scheduler));
-        let best = others.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best })?;
-        Some((best.0, self.worse(best.1, ours)?))
+        let (scheduler, best) = self.best_other()?;
+        Some((scheduler, self.worse(best, self.ours().ok()?)?))
+    }
+
+    /// Whether the race has schedulers of its own.
+    #[must_use]
+    pub fn has_own_schedulers(&self) -> bool {
+        self.has_own
     }
 
     /// Whether nobody has a better figure.
@@ -128,6 +165,8 @@ impl Row {
 
 /// The policy whose ratios are told.
 const OURS: &str = "appease";
+/// Why there is no figure of a run that is still to come.
+const NOT_RUN: &str = "not run";
 
 fn is_ours(scheduler: &str) -> bool {
     scheduler == OURS || scheduler.starts_with("appease:") || scheduler.starts_with("appease@")
@@ -169,11 +208,7 @@ pub fn rows(races: &[Race], documents: &[Document]) -> Vec<Row> {
 
 /// Beside what, on which kernel and what machine; what is usual is not said.
 fn place(load: Load, kernel: &str, layout: Grouping, cpus: u32) -> String {
-    let layout = match layout {
-        Grouping::Scopes => String::new(),
-        Grouping::Flat => ", all in one cgroup".into(),
-        Grouping::ScopesMany | Grouping::ScopesShared => format!(", {layout}"),
-    };
+    let layout = if layout == Grouping::Scopes { String::new() } else { format!(", {}", names::layout(layout)) };
     let cpus = if cpus > 1 { format!(", {cpus} CPUs") } else { String::new() };
     format!("{load} (Linux {kernel}{layout}{cpus})")
 }
@@ -186,7 +221,7 @@ fn row(race: &Race, place: &str, layout: Grouping, measure: &Measure, runs: &[&R
         let run = runs.iter().find(|run| run.scheduler == scheduler);
         let figure = match run {
             None if !may_be_here => Err("as EEVDF".into()),
-            None => Err("not run".into()),
+            None => Err(NOT_RUN.into()),
             Some(run) if run.outcome != Outcome::Ok => Err(names::ending(run)),
             Some(run) => measure.of(run).ok_or_else(|| missing(measure, run).into()),
         };

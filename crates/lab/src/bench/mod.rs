@@ -3,6 +3,7 @@
 
 pub mod document;
 pub mod league;
+pub mod lost;
 pub mod matrix;
 pub mod table;
 
@@ -18,16 +19,17 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use appease_scenario::{Grouping, Outcome, Report, Run};
 use sha2::{Digest, Sha256};
 
 use self::{
     document::Document,
+    lost::Exceptions,
     matrix::{Cell, Matrix, Race},
 };
 use crate::{
-    cli::{BenchArgs, MachineArgs, RunArgs},
+    cli::{BenchArgs, LayoutArgs, MachineArgs, RunArgs},
     fleet,
     host::{Interrupt, Layout},
     plan::Plan,
@@ -45,6 +47,7 @@ const MARKS: [&str; 2] = ["<!-- league: made by `make bench` -->\n", "<!-- end o
 /// When a file is wrong, a program is missing, or the user interrupts. A run that fails is a row with its reason.
 pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interrupt) -> Result<()> {
     let matrix = Matrix::load(&layout.bench().join("league.toml"))?;
+    let exceptions = Exceptions::load(&layout.exceptions())?;
     let races = matrix.races(args.quick, &args.scenarios)?;
     let short = args.short || args.quick;
     let out = args.out.clone().unwrap_or_else(|| layout.bench().join("results").join(name(args)));
@@ -75,7 +78,7 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     }
     // Those that were not asked for today are told, too.
     let races = matrix.races(args.quick, &[])?;
-    let documents = bench.documents(&races)?;
+    let documents = documents(&out, &races)?;
     let rows = league::rows(&races, &documents);
     let reports: Vec<Report> = documents.iter().map(|document| document.report.clone()).collect();
     report::write_league(
@@ -85,7 +88,8 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
         &reports,
         &out.join("report.html"),
     )?;
-    let table = format!("{}\n\n{}", caption(args), table::markdown(&rows));
+    let standing = lost::standing(&rows, &exceptions).markdown();
+    let table = format!("{}\n\n{}{standing}", caption(args), table::markdown(&rows));
     fs::write(out.join("league.md"), &table).with_context(|| format!("write the table to {}", out.display()))?;
     if let Some(path) = &args.readme {
         Readme::read(path)?.write(&table)?;
@@ -94,11 +98,26 @@ pub fn run(layout: &Layout, store: &Store, args: &BenchArgs, interrupt: &Interru
     Ok(())
 }
 
+/// Says which cells appease loses without a reason in the results of the short league that are there, or that there are too many.
+///
+/// # Errors
+/// Names them, or the file that is wrong.
+pub fn must_lose_few(layout: &Layout) -> Result<()> {
+    let matrix = Matrix::load(&layout.bench().join("league.toml"))?;
+    let exceptions = Exceptions::load(&layout.exceptions())?;
+    let races = matrix.races(false, &[])?;
+    let documents = documents(&layout.bench().join("results").join(SHORT), &races)?;
+    let rows = league::rows(&races, &documents);
+    let standing = lost::standing(&rows, &exceptions);
+    ensure!(standing.is_kept(), "{}", standing.markdown());
+    Ok(())
+}
+
 /// The folder of results: forms do not mix.
 fn name(args: &BenchArgs) -> &'static str {
     match (args.quick, args.short) {
         (true, _) => "quick",
-        (false, true) => "league-short",
+        (false, true) => SHORT,
         (false, false) => "league",
     }
 }
@@ -111,6 +130,9 @@ fn caption(args: &BenchArgs) -> &'static str {
         (false, false) => "The league, in exact mode; bold is the best:",
     }
 }
+
+/// The folder of the short league.
+const SHORT: &str = "league-short";
 
 struct Bench<'a> {
     layout: &'a Layout,
@@ -141,17 +163,9 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn path(&self, cell: &Cell) -> PathBuf {
-        let load = cell.load.to_string().replace(':', "_");
-        let settled = cell.settle_s.map(|seconds| format!("-settled_{seconds}")).unwrap_or_default();
-        let layout = if cell.layout.is_flat() { String::new() } else { format!("-{}", cell.layout) };
-        let cpus = if cell.cpus > 1 { format!("-{}cpus", cell.cpus) } else { String::new() };
-        self.out.join(format!("{}-{load}{settled}-{}{layout}{cpus}.json", cell.scenario, cell.kernel))
-    }
-
     /// Whether its run is there, by the same program.
     fn is_done(&self, cell: &Cell) -> Result<bool> {
-        let Some(document) = Document::read(&self.path(cell))? else { return Ok(false) };
+        let Some(document) = Document::read(&path(self.out, cell))? else { return Ok(false) };
         let name = cell.scheduler.to_string();
         let is_there = document.report.runs.iter().any(|run| run.scheduler == name);
         Ok(is_there && document.short == self.short && document.versions.get(&name) == self.versions.get(&name))
@@ -175,7 +189,7 @@ impl Bench<'_> {
                 let versions = BTreeMap::from([(name, version), ("kernel".into(), run.kernel.clone())]);
                 // One that failed for a reason of ours is tried again by the next bench.
                 if run.outcome != Outcome::Failed || !run.kernel.is_empty() {
-                    Document::add(&self.path(cell), &cell.scenario, self.short, run.clone(), &versions)?;
+                    Document::add(&path(self.out, cell), &cell.scenario, self.short, run.clone(), &versions)?;
                 }
             }
             let count = done.fetch_add(1, Ordering::SeqCst) + 1;
@@ -195,7 +209,8 @@ impl Bench<'_> {
             same_boot: false,
             load: vec![cell.load],
             kernel: vec![cell.kernel.clone()],
-            machine: MachineArgs { cpus: Some(cell.cpus), layout: Some(cell.layout.into()), ..MachineArgs::default() },
+            machine: MachineArgs { cpus: Some(cell.cpus), ..MachineArgs::default() },
+            layout: LayoutArgs { layout: Some(cell.layout.into()) },
             json: false,
             out: None,
             jobs: args.jobs,
@@ -208,17 +223,26 @@ impl Bench<'_> {
             verbose: false,
         }
     }
+}
 
-    fn documents(&self, races: &[Race]) -> Result<Vec<Document>> {
-        let mut seen = BTreeSet::new();
-        let paths = matrix::cells(races, false).into_iter().map(|cell| self.path(&cell));
-        let found = paths.filter(|path| seen.insert(path.clone())).filter_map(|path| Document::read(&path).transpose());
-        let documents = found.collect::<Result<Vec<_>>>()?;
-        if documents.is_empty() {
-            bail!("no run left a result in {}", self.out.display());
-        }
-        Ok(documents)
+/// The file of a cell's runs.
+fn path(out: &Path, cell: &Cell) -> PathBuf {
+    let load = cell.load.to_string().replace(':', "_");
+    let settled = cell.settle_s.map(|seconds| format!("-settled_{seconds}")).unwrap_or_default();
+    let layout = if cell.layout.is_flat() { String::new() } else { format!("-{}", cell.layout) };
+    let cpus = if cell.cpus > 1 { format!("-{}cpus", cell.cpus) } else { String::new() };
+    out.join(format!("{}-{load}{settled}-{}{layout}{cpus}.json", cell.scenario, cell.kernel))
+}
+
+fn documents(out: &Path, races: &[Race]) -> Result<Vec<Document>> {
+    let mut seen = BTreeSet::new();
+    let paths = matrix::cells(races, false).into_iter().map(|cell| path(out, &cell));
+    let found = paths.filter(|path| seen.insert(path.clone())).filter_map(|path| Document::read(&path).transpose());
+    let documents = found.collect::<Result<Vec<_>>>()?;
+    if documents.is_empty() {
+        bail!("no run left a result in {}", out.display());
     }
+    Ok(documents)
 }
 
 fn digest(path: &Path) -> Result<String> {

@@ -49,6 +49,12 @@ impl Layout {
         self.root.join("bench")
     }
 
+    /// The cells of the league that appease may lose.
+    #[must_use]
+    pub fn exceptions(&self) -> PathBuf {
+        self.root.join("docs/results/exceptions.toml")
+    }
+
     /// `scenarios/`.
     #[must_use]
     pub fn scenarios(&self) -> PathBuf {

@@ -1,6 +1,6 @@
 //! How metrics, schedulers and figures are called in texts for people.
 
-use appease_scenario::{Machine, Metric, Mode, Outcome, Run, WATCHDOG, scheduler_and_mix};
+use appease_scenario::{Grouping, Machine, Metric, Mode, Outcome, Run, WATCHDOG, scheduler_and_mix};
 
 /// What is known of a metric beyond its name.
 pub(crate) struct Known {
@@ -176,12 +176,23 @@ pub(crate) fn scheduler(name: &str) -> String {
     }
 }
 
+/// A layout in words.
+pub(crate) fn layout(layout: Grouping) -> &'static str {
+    match layout {
+        Grouping::Scopes => "a cgroup for each program",
+        Grouping::Flat => "all in one cgroup",
+        Grouping::ScopesMany => "a cgroup for each process of the load",
+        Grouping::ScopesShared => "the load in the cgroup of the first program",
+    }
+}
+
 /// The machine in words.
 pub(crate) fn machine(machine: Machine) -> String {
     let cpus = if machine.cpus == 1 { "1 CPU".into() } else { format!("{} CPUs", machine.cpus) };
     let cpus = if machine.caches == 1 { cpus } else { format!("{cpus} with {} caches", machine.caches) };
     let cpus = if machine.nodes == 1 { cpus } else { format!("{cpus} on {} nodes", machine.nodes) };
     let cpus = if machine.threads == 1 { cpus } else { format!("{cpus}, {} to a core", machine.threads) };
+    let cpus = format!("{cpus}, {}", layout(machine.layout));
     match machine.mode {
         Mode::Exact => format!("exact mode, {cpus}"),
         Mode::Parallel => format!("parallel mode, {cpus}: only ratios and order mean something"),

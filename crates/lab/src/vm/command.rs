@@ -138,9 +138,14 @@ fn processors(Machine { cpus, caches, threads, .. }: Machine) -> String {
     format!("{cpus},sockets={caches},cores={},threads={threads}", cpus / caches / threads)
 }
 
+/// Memory of each NUMA node, MiB.
+fn memory_of_node(nodes: u32) -> u64 {
+    MEMORY_MIB / u64::from(nodes)
+}
+
 /// NUMA nodes, as many sockets and as much memory on each.
 fn nodes(Machine { cpus, nodes, .. }: Machine) -> Vec<String> {
-    let (each, mib) = (cpus / nodes, MEMORY_MIB / u64::from(nodes));
+    let (each, mib) = (cpus / nodes, memory_of_node(nodes));
     let node = |node: u32| {
         let (first, last) = (node * each, (node + 1) * each - 1);
         [
@@ -159,7 +164,7 @@ fn arguments(spec: &Spec) -> Vec<OsString> {
     let takes_turns = spec.accelerator == Accelerator::CountedInstructions && spec.machine.cpus > 1;
     let mut add = |words: &[&str]| line.extend(words.iter().map(OsString::from));
     // Each node has as much, so nothing is left over.
-    let mib = MEMORY_MIB / u64::from(spec.machine.nodes) * u64::from(spec.machine.nodes);
+    let mib = memory_of_node(spec.machine.nodes) * u64::from(spec.machine.nodes);
     add(&["-machine", "pc", "-m", &mib.to_string(), "-smp", &processors(spec.machine)]);
     nodes(spec.machine).iter().for_each(|word| add(&[word]));
     spec.accelerator.arguments().iter().for_each(|word| add(&[word]));

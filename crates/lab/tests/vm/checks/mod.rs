@@ -5,6 +5,7 @@ mod costs;
 mod figures;
 mod guest;
 mod keys;
+mod league;
 mod media;
 mod missed;
 mod nice;
@@ -138,6 +139,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         media::checks(extent),
         servers::checks(extent),
         costs::checks(extent),
+        league::checks(extent),
         nice::checks(extent),
     ];
     parts.into_iter().flatten().collect()
