@@ -54,9 +54,9 @@ struct party {
 	u64 burst_ns;
 	u64 period_at;	/* when the present period began */
 	s64 left_ns;
-	u32 weight;	/* PROGRESS_WEIGHT_0 for cpu.weight 100 */
+	u32 weight;	/* of a cgroup: PROGRESS_WEIGHT_0 for cpu.weight 100; of a customer: POLICY_WEIGHT_DEFAULT for 1 */
 	u32 parent;	/* party of the parent; of a customer: of its cgroup */
-	/* The last count and the next: child cgroups that want the CPU, by weight, and own parties. */
+	/* The last count and the next: child cgroups that want the CPU, and own parties, both by weight. */
 	u64 counts[2];
 	u64 sums[2];
 	u64 members[2];
@@ -118,6 +118,12 @@ static __always_inline struct party *try_party(u32 index)
 	return bpf_map_lookup_elem(&parties, &index);
 }
 
+/* Weight of the party at @index among those of its cgroup: a customer's own, and that of a customer of weight 1 for all others. */
+static __always_inline u32 weight_in_group(u32 index, const struct party *party)
+{
+	return index >= GROUPS ? party->weight : POLICY_WEIGHT_DEFAULT;
+}
+
 /* Party of the cgroup in which the tasks of @index are. */
 static __always_inline u32 group_behind(u32 index, const struct party *party)
 {
@@ -154,11 +160,12 @@ __noinline u64 scale_of(u32 index)
 
 	if (!entry)
 		return PARTY_SCALE_1;
+	weight = weight_in_group(index, entry);
 	group = group_behind(index, entry);
 	entry = try_party(group);
 	if (!entry)
 		return PARTY_SCALE_1;
-	scale = PARTY_SCALE_1 * counted(entry, entry->members, 1);
+	scale = party_scale(PARTY_SCALE_1, counted(entry, entry->members, weight), weight);
 	if (!group)
 		return party_scale(scale, PROGRESS_WEIGHT_0, root_weight);
 	bpf_for(i, 0, GROUP_DEPTH) {
@@ -408,6 +415,7 @@ __noinline u32 first_party(u32 domain)
 __noinline u32 spender_of(u32 slot, u32 group)
 {
 	u64 id = (u64)slot << 32 | group | 1ULL << 63;
+	struct appease_customer *customer;
 	u32 i;
 
 	bpf_for(i, 0, SPENDER_TRIES) {
@@ -420,6 +428,8 @@ __noinline u32 spender_of(u32 slot, u32 group)
 			return index;
 		if (party->id || __sync_val_compare_and_swap(&party->id, 0, id))
 			continue;
+		customer = try_customer(slot);
+		party->weight = customer ? customer->weight : POLICY_WEIGHT_DEFAULT;
 		party->parent = group;
 		party->vtime = domain_at(domain_here())->clock;
 		party->scale = 0;
@@ -433,11 +443,12 @@ static __noinline void count_party(u32 index)
 {
 	u64 count = party_count + 1, which = count & 1;
 	struct party *entry = try_party(index);
-	u32 i, group, weight = 0;
+	u32 i, group, weight = 0, weight_here;
 
 	if (!entry || entry->counted_at == count)
 		return;
 	entry->counted_at = count;
+	weight_here = weight_in_group(index, entry);
 	group = group_behind(index, entry);
 	barrier_var(group);
 	bpf_for(i, 0, GROUP_DEPTH) {
@@ -454,7 +465,7 @@ static __noinline void count_party(u32 index)
 		if (weight)
 			entry->sums[which] += weight;
 		else
-			entry->members[which]++;
+			entry->members[which] += weight_here;
 		if (!is_first || !group)
 			break;
 		weight = entry->weight;

@@ -12,12 +12,13 @@
  * time, and the smallest goes next. Inside the party the order is that of policy/progress.h.
  * A run of r nanoseconds adds r times the scale of the party:
  *
- *	scale = m * product over the cgroups above of (S / W)
+ *	scale = M / w * product over the cgroups above of (S / W)
  *
  *	W	cpu.weight of the cgroup
  *	S	sum of the weights of its siblings that want the CPU, itself included; left out at the
  *		top, where it is the same for all
- *	m	parties in the party's own cgroup, which share it equally
+ *	w	weight of the party in its own cgroup: a customer's, and 1 for the tasks that work for none
+ *	M	sum of these weights in that cgroup, of those that want the CPU
  *
  * The root's own tasks count like cgroups of weight 100, one each, as under the kernel's scheduler.
  * A party that was idle comes back at most one slice behind the clock, and one that cpu.max kept
@@ -25,14 +26,15 @@
  * last chosen. While none waits, it goes with the party that runs: what that one has then, it takes
  * from nobody.
  *
- * So a request beyond its budget gets the share of a cgroup of its own. And a crowd of threads in
- * one cgroup keeps a single thread of the next one waiting for one turn.
+ * So a request beyond its budget gets the share of a cgroup of its own, or as many as its customer's
+ * weight says. And a crowd of threads in one cgroup keeps a single thread of the next one waiting for
+ * one turn.
  *
  * Designs that failed: weights in the virtual times of tasks alone let a thousand threads have a
  * turn each, three seconds in all, before the single one ran again. With the virtual time of the
  * chosen party as the clock, four CPUs that chose the same party carried the clock away.
  *
- * Limits: S and m come from the last count, which is up to a tenth of a second old. Tasks of the
+ * Limits: S and M come from the last count, which is up to a tenth of a second old. Tasks of the
  * root count alike, whatever their nice values, by the part of that time in which they want the CPU.
  */
 #ifndef APPEASE_POLICY_PARTY_H
