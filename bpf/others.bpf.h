@@ -470,6 +470,11 @@ __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domai
 	u32 index = first_party(domain);
 	struct task_struct *first;
 
+	/* Its own party had least, but nobody else of it waits. */
+	if (knows_queues() && index == tctx->party && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, index)) <= 0) {
+		party_is_empty(index);
+		index = first_party(domain);
+	}
 	if (index >= PARTIES)
 		return false;
 	if (index != tctx->party)
