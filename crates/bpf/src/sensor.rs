@@ -12,7 +12,6 @@ use std::{
 
 use libbpf_rs::{
     Link, MapCore, MapFlags, ProgramInput,
-    btf::{Btf, types::Func},
     skel::{OpenSkel, Skel, SkelBuilder},
 };
 use tracing::{debug, warn};
@@ -20,6 +19,7 @@ use tracing::{debug, warn};
 use crate::{
     ConfidenceOptions, CustomerIs, Error, Handler, MissingHook, Policy, Process, Whom,
     abi::{raw, words},
+    features::kernel_functions,
     hooks::{HOOKS, Hook, LISTEN_END, LISTEN_START, TCP_ANSWER, Wanted},
     news::{Inbox, NEWS_BYTES},
     rules::Glance,
@@ -114,9 +114,10 @@ impl Sensor {
     pub fn load(options: &SenseOptions) -> Result<Self, Error> {
         quiet_libbpf();
         allow_files(FILES);
-        let kernel = Btf::from_vmlinux().map_err(|_| Error::NoBtf)?;
+        let names = HOOKS.iter().flat_map(|hook| [Some(hook.function), hook.former]).flatten();
+        let there = kernel_functions(Path::new("/"), &names.collect())?;
         // Hooks of modules, and such as rest, are loaded apart: one that cannot be must not take the others with it.
-        let has = |function: &str| kernel.type_by_name::<Func<'_>>(function).is_some();
+        let has = |function: &str| there.iter().any(|name| name == function);
         let lacking = (0..HOOKS.len()).filter(|&i| !has(HOOKS[i].function) && HOOKS[i].former.is_some_and(has));
         // What a tracepoint would tell, a hook of another kind tells.
         let (elsewhere, renamed): (Vec<usize>, Vec<usize>) = lacking.partition(|&i| HOOKS[i].is_tracepoint());
