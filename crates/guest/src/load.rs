@@ -52,8 +52,11 @@ pub struct Competitor {
 
 /// Prepares what a load needs, before anything is measured.
 pub fn prepare(load: Load, starter: Starter<'_>) -> Result<()> {
-    let Load::Build(_) = load else { return Ok(()) };
+    let Load::Build(n) = load else { return Ok(()) };
     let dir = Path::new(BUILD_DIR);
+    if starter.user.is_none() && starter.layout == Grouping::ScopesMany {
+        return (0..n).try_for_each(|build| tree::generate(&dir.join(build.to_string()), (BUILD_FILES / n).max(1)));
+    }
     tree::generate(dir, BUILD_FILES)?;
     let Some((far, user)) = starter.user else { return Ok(()) };
     let uid = Some(far.uid(user)?);
@@ -115,13 +118,27 @@ fn hogs(load: Load) -> Option<(&'static str, u32)> {
     }
 }
 
-/// A shell's script that starts so many hogs, each in a group of its own.
-fn each_in_its_own(program: &str, hogs: u32, scopes: Scopes) -> Result<String> {
+/// What each of a load's processes runs where each has a group of its own: a hog, or a build by one compiler.
+fn parts(load: Load) -> Vec<String> {
+    match (hogs(load), load) {
+        (Some((program, n)), _) => vec![format!("{program} --quiet --cpu 1 --temp-path /tmp"); n as usize],
+        (None, Load::Build(n)) => {
+            let again = |build| {
+                let make = format!("make -s -C {BUILD_DIR}/{build}");
+                format!("sh -c 'while {make} clean && {make}; do :; done'")
+            };
+            (0..n).map(again).collect()
+        }
+        (None, _) => Vec::new(),
+    }
+}
+
+/// A shell's script that starts `parts`, each in a group of its own.
+fn each_in_its_own(parts: &[String], scopes: Scopes) -> Result<String> {
     let mut script = String::new();
-    for hog in 0..hogs {
-        let Some(dir) = scopes.of(&format!("load-{hog}"))? else { bail!("there are no groups to put hogs into") };
-        let enter = format!("{TOOLS}/appease-guest enter --scope {}", dir.display());
-        script.push_str(&format!("{enter} {program} --quiet --cpu 1 --temp-path /tmp & "));
+    for (number, part) in parts.iter().enumerate() {
+        let Some(dir) = scopes.of(&format!("load-{number}"))? else { bail!("there are no groups to put a load into") };
+        script.push_str(&format!("{TOOLS}/appease-guest enter --scope {} {part} & ", dir.display()));
     }
     Ok(script + "wait")
 }
@@ -130,11 +147,10 @@ fn each_in_its_own(program: &str, hogs: u32, scopes: Scopes) -> Result<String> {
 fn at_gate(load: Load, starter: Starter<'_>, script: &str) -> Result<Competitor> {
     let Some((far, user)) = starter.user else {
         let shares = starter.first.filter(|_| starter.layout == Grouping::ScopesShared);
-        let script = match hogs(load) {
-            Some((program, n)) if starter.layout == Grouping::ScopesMany => {
-                each_in_its_own(program, n, starter.scopes)?
-            }
-            _ => script.to_owned(),
+        let script = if starter.layout == Grouping::ScopesMany {
+            each_in_its_own(&parts(load), starter.scopes)?
+        } else {
+            script.to_owned()
         };
         let launch = Launch::new("load", starter.scopes, &["sh", "-c", &script]);
         let program = Launch { gated: true, shares, ..launch }.start()?;
@@ -188,9 +204,7 @@ impl Competitor {
                 let below = started.iter().flat_map(|child| children(*child)).collect::<Vec<u32>>();
                 started.iter().chain(&below).filter(is_hog).count() >= n as usize
             }
-            Load::Build(_) => fs::read_dir(BUILD_DIR).is_ok_and(|mut entries| {
-                entries.any(|entry| entry.is_ok_and(|entry| entry.path().extension().is_some_and(|end| end == "o")))
-            }),
+            Load::Build(_) => has_compiled(Path::new(BUILD_DIR)),
         }
     }
 
@@ -235,6 +249,12 @@ impl Competitor {
             let _ = fs::remove_dir_all(BUILD_DIR);
         }
     }
+}
+
+/// Whether a compiler has left something in a folder, or in one of those in it.
+fn has_compiled(dir: &Path) -> bool {
+    let mut entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.any(|path| path.extension().is_some_and(|end| end == "o") || (path.is_dir() && has_compiled(&path)))
 }
 
 /// The children of a process's first thread.
