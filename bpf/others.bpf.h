@@ -7,6 +7,7 @@
 #define APPEASE_OTHERS_BPF_H
 
 #include "handover.bpf.h"
+#include "pinned.bpf.h"
 
 /* Moves a task to the clock of the party at @index. It takes along its lead, up to a slice. */
 static __always_inline struct party *join_party(struct task_ctx *tctx, u32 index)
@@ -97,10 +98,12 @@ static __always_inline int enqueue_lost(struct task_struct *p, u64 enq_flags)
 	return 0;
 }
 
-/* Queues @p in @party, the one at @index, and in a domain. */
+/* Queues @p in @party, the one at @index, and in a domain, or on its CPU. */
 static __always_inline void enqueue_in_party(struct task_struct *p, struct task_ctx *tctx, struct party *party, u32 index, u32 domain,
 					     u64 credit, u64 now, u64 enq_flags)
 {
+	if (has_more_cpus() && p->nr_cpus_allowed == 1 && enqueue_pinned(p, tctx, index, credit, enq_flags))
+		return;
 	party_fills(party, index, domain_at(domain), credit, now);
 	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_PARTIES, domain, index), slice_ns, deadline_of(tctx), enq_flags);
 }
@@ -372,7 +375,17 @@ static __always_inline bool take(u64 dsq, bool *maybe)
 static __always_inline bool is_overdue_due(const struct cpu_ctx *cctx, u32 domain, u64 now)
 {
 	return may_hold(&maybe_overdue) && !policy_before(now, cctx->next_overdue_ns) &&
-	       scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
+	       (scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0 || (may_hold_pinned(cctx) && cctx->pinned & 1));
+}
+
+/* Takes an overdue task: of the domain, or one that waits for @cpu alone, by turns. */
+static __always_inline bool take_from_overdue(s32 cpu, struct cpu_ctx *cctx)
+{
+	if (!has_more_cpus())
+		return take(queue_in(DSQ_OVERDUE, domain_of(cpu), 0), &maybe_overdue);
+	cctx->pinned_turn = !cctx->pinned_turn;
+	return (cctx->pinned_turn && take_pinned_overdue(cpu, cctx)) ||
+	       scx_bpf_dsq_move_to_local(queue_in(DSQ_OVERDUE, domain_of(cpu), 0), 0) || take_pinned_overdue(cpu, cctx);
 }
 
 /*
@@ -383,7 +396,7 @@ static __always_inline bool take_overdue(s32 cpu, struct cpu_ctx *cctx, u64 now)
 {
 	u32 domain = domain_of(cpu);
 
-	if (!is_overdue_due(cctx, domain, now) || !take(queue_in(DSQ_OVERDUE, domain, 0), &maybe_overdue))
+	if (!is_overdue_due(cctx, domain, now) || !take_from_overdue(cpu, cctx))
 		return false;
 	cctx->next_overdue_ns = now + PROGRESS_TURN_NS * 100 / PROGRESS_OVERDUE_PCT;
 	end_after(cpu, 0, PROGRESS_TURN_NS);
@@ -391,7 +404,7 @@ static __always_inline bool take_overdue(s32 cpu, struct cpu_ctx *cctx, u64 now)
 }
 
 /* The same when no other task waits in the lane, for a turn that lets all of them run in time. */
-static __always_inline bool take_any_overdue(s32 cpu)
+static __always_inline bool take_any_overdue(s32 cpu, struct cpu_ctx *cctx)
 {
 	u32 domain = domain_of(cpu);
 	u64 queue = queue_in(DSQ_OVERDUE, domain, 0), time_ns = longest_wait_ns * domain_at(domain)->nr_online;
@@ -400,7 +413,7 @@ static __always_inline bool take_any_overdue(s32 cpu)
 	if (!may_hold(&maybe_overdue))
 		return false;
 	waiting = scx_bpf_dsq_nr_queued(queue);
-	if (!take(queue, &maybe_overdue))
+	if (!take_from_overdue(cpu, cctx))
 		return false;
 	if (waiting > 0 && time_ns / waiting < slice_ns)
 		end_after(cpu, 0, progress_crowd_turn(time_ns, waiting));
@@ -431,11 +444,20 @@ __noinline bool take_other(s32 cpu, u64 now, bool runs_other)
 	struct cpu_ctx *cctx = this_cpu_ctx();
 	u32 domain = domain_of(cpu);
 
-	if (cctx && take_overdue(cpu, cctx, now))
+	if (!cctx)
+		return false;
+	if (take_overdue(cpu, cctx, now))
 		return true;
 	if (nr_domains > 1 && take_hindmost(domain))
 		return true;
-	if (take_party(domain, 0) || take_any_overdue(cpu))
+	if (may_hold_pinned(cctx) && take_pinned(cpu, false))
+		return true;
+	if (take_party(domain, 0))
+		return true;
+	/* What goes before it in the domain may not run here. */
+	if (may_hold_pinned(cctx) && take_pinned(cpu, true))
+		return true;
+	if (take_any_overdue(cpu, cctx))
 		return true;
 	if (runs_other)
 		return false;
@@ -456,14 +478,6 @@ __noinline bool take_elsewhere(u32 here)
 	return false;
 }
 
-/* Whether the party of @tctx is behind the one at @index. */
-__noinline bool had_less(const struct task_ctx *tctx __arg_nonnull, u32 index)
-{
-	struct party *party = try_party(tctx->party), *other = try_party(index);
-
-	return party && other && policy_before(party->vtime, other->vtime);
-}
-
 /* Whether a task of the other lane, at the end of its turn, still goes before all that wait. */
 __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domain)
 {
@@ -478,7 +492,7 @@ __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domai
 	if (index >= PARTIES)
 		return false;
 	if (index != tctx->party)
-		return had_less(tctx, index);
+		return had_less(tctx->party, index);
 	first = __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_PARTIES, domain, index));
 	return first && policy_before(deadline_of(tctx), first->scx.dsq_vtime);
 }

@@ -30,21 +30,17 @@ static u32 scanned_tasks, scanned_of_queue;
 /* When the root's own tasks were weighed last. */
 static u64 weighed_at;
 
-/* Moves the tasks of a queue that waited since @since to the overdue ones of @domain. */
-static __noinline int scan(u64 dsq, u32 domain, u64 since)
+/* Moves the tasks of a queue that waited since @since to another one, of overdue tasks. */
+static __noinline int scan_to(u64 dsq, u64 overdue, u64 since)
 {
 	struct task_struct *p;
-
-	/* All its CPUs may be off. */
-	if (nr_domains > 1 && !domain_at(domain)->nr_online)
-		domain = domain_here();
 
 	scanned_of_queue = 0;
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
 		if (tctx && policy_before(tctx->queued_ns, since) &&
-		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, queue_in(DSQ_OVERDUE, domain, 0), 0)) {
+		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, overdue, 0)) {
 			maybe_overdue = true;
 			count_sched(CNT_OVERDUE);
 		}
@@ -53,6 +49,15 @@ static __noinline int scan(u64 dsq, u32 domain, u64 since)
 	}
 	scanned_tasks += scanned_of_queue;
 	return 0;
+}
+
+/* The same, to those of @domain. */
+static __always_inline int scan(u64 dsq, u32 domain, u64 since)
+{
+	/* All its CPUs may be off. */
+	if (nr_domains > 1 && !domain_at(domain)->nr_online)
+		domain = domain_here();
+	return scan_to(dsq, queue_in(DSQ_OVERDUE, domain, 0), since);
 }
 
 /* The attended queues. Under other policies than appease, only the first one is in use. */
@@ -71,21 +76,62 @@ static __noinline int scan_attended(u32 domain, u64 now)
 	return 0;
 }
 
+/* Counts the party at @index with the tasks of its that wait in a queue in @domain. How long they may. */
+static __always_inline u64 count_waiting(u32 domain, u32 index, s32 waiting, u64 now)
+{
+	struct party *party = try_party(index);
+	bool is_kept = party && nr_limits && limits_keep(group_behind(index, party), now);
+
+	if (!is_kept)
+		domain_at(domain)->nr_waiting += waiting;
+	count_party(index);
+	return is_kept ? LIMITED_WAIT_NS : longest_wait_ns;
+}
+
 /* Counts the party at @index, and looks through its queue. */
 static __noinline void scan_party(u32 domain, u32 index, u64 now)
 {
 	u64 queue = queue_in(DSQ_PARTIES, domain, index);
 	s32 waiting = scx_bpf_dsq_nr_queued(queue);
-	struct party *party = try_party(index);
-	bool is_kept;
 
-	if (!party || waiting <= 0)
-		return;
-	is_kept = nr_limits && limits_keep(group_behind(index, party), now);
-	if (!is_kept)
-		domain_at(domain)->nr_waiting += waiting;
-	scan(queue, domain, now - (is_kept ? LIMITED_WAIT_NS : longest_wait_ns));
-	count_party(index);
+	if (waiting > 0)
+		scan(queue, domain, now - count_waiting(domain, index, waiting, now));
+}
+
+/* Looks through the queues of @cpu alone. One that was empty at two looks in a row is nobody's. */
+static __noinline int scan_pinned(u32 cpu, u64 now)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 used, bit;
+	s32 waiting;
+	u32 i, index;
+
+	if (!cctx || !cctx->pinned)
+		return 0;
+	used = cctx->pinned_used;
+	__sync_fetch_and_and(&cctx->pinned_used, ~used);
+	bpf_for(i, 1, PINNED_QUEUES) {
+		bit = bit_of(i);
+		index = *pinned_party(cctx, i) - 1;
+		waiting = scx_bpf_dsq_nr_queued(pinned_queue(cpu, i));
+		if (waiting > 0) {
+			scan_to(pinned_queue(cpu, i), pinned_queue(cpu, 0),
+				now - count_waiting(domain_of(cpu), index, waiting, now));
+		} else if (cctx->pinned & bit & ~used) {
+			__sync_fetch_and_and(&cctx->pinned, ~bit);
+			*pinned_party(cctx, i) = 0;
+			/* A task may have come in between. */
+			if (cctx->pinned_used & bit) {
+				*pinned_party(cctx, i) = index + 1;
+				__sync_fetch_and_or(&cctx->pinned, bit);
+			}
+		}
+	}
+	if (scx_bpf_dsq_nr_queued(pinned_queue(cpu, 0)) > 0)
+		__sync_fetch_and_or(&cctx->pinned, 1);
+	else
+		__sync_fetch_and_and(&cctx->pinned, ~1ULL);
+	return 0;
 }
 
 static __noinline int scan_parties(u32 index, u64 now)
@@ -271,6 +317,8 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 	scanned_tasks = 0;
 	bpf_for(i, 0, nr_domains)
 		scan_domain(i, now);
+	bpf_for(i, 0, has_more_cpus() ? nr_cpus : 0)
+		scan_pinned(i, now);
 	scan(DSQ_BACKGROUND, 0, now - longest_wait_ns);
 	if (nr_domains > 1) {
 		compare_clocks();

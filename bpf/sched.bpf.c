@@ -295,7 +295,7 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u32 domain, u64 now
 	if (now - cctx->epoch_start_ns < epoch_ns)
 		return;
 	note_use(cctx, now - cctx->epoch_start_ns);
-	has_work = runs_other || others_may_wait(domain) || scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
+	has_work = runs_other || others_may_wait(domain) || may_hold_pinned(cctx) || scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
 	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, had_of_share(cctx), has_work);
 	cctx->epoch_start_ns = now;
 	cctx->other_ns = 0;
@@ -307,11 +307,11 @@ static __always_inline bool take_due(s32 cpu, struct cpu_ctx *cctx, u64 now, boo
 {
 	cctx->overdue_until_ns = progress_overdue_until(cctx->overdue_until_ns, now, cctx->unpaid_ns);
 	cctx->unpaid_ns = 0;
-	if (!runs_other && !others_may_wait(domain_of(cpu)) && !maybe_overdue && !maybe_idle)
+	if (!runs_other && !others_may_wait(domain_of(cpu)) && !may_hold_pinned(cctx) && !maybe_overdue && !maybe_idle)
 		cctx->rested_ns = now;
 	else if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, had_of_share(cctx), cctx->share_ns))
 		return take_other(cpu, now, runs_other);
-	return progress_overdue_fits(cctx->overdue_until_ns, now) && take(queue_in(DSQ_OVERDUE, domain_of(cpu), 0), &maybe_overdue);
+	return progress_overdue_fits(cctx->overdue_until_ns, now) && take_from_overdue(cpu, cctx);
 }
 
 /* Tasks that the present look went through. The verifier would try every value of a local variable. */
@@ -360,6 +360,19 @@ __noinline int move_attended_from(u64 dsq, u64 pid, u64 mono)
 	return 0;
 }
 
+/* The same for the queues of @cpu alone. */
+__noinline int move_lifted_on(u32 cpu, u64 mono)
+{
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u32 i;
+
+	bpf_for(i, 0, PINNED_QUEUES) {
+		if (cctx && cctx->pinned >> i & 1)
+			move_attended_from(pinned_queue(cpu, i), 0, mono);
+	}
+	return 0;
+}
+
 /* The same for all other queues of @domain. */
 __noinline int move_lifted_in(u32 domain, u64 mono)
 {
@@ -400,6 +413,8 @@ __noinline int move_waiting_attended(void)
 	mono = bpf_ktime_get_ns();
 	bpf_for(i, 0, nr_domains)
 		move_lifted_in(i, mono);
+	bpf_for(i, 0, has_more_cpus() ? nr_cpus : 0)
+		move_lifted_on(i, mono);
 	if (may_hold(&maybe_background))
 		move_attended_from(DSQ_BACKGROUND, 0, mono);
 	return 0;
@@ -422,6 +437,16 @@ static __always_inline void goes_on_with(s32 cpu, struct cpu_ctx *cctx, bool is_
 {
 	note_plain(cpu, cctx, is_plain);
 	ask_clock(cpu, cctx, is_plain);
+}
+
+/* Whether the task of @tctx, of the other lane, still goes before all of the lane that wait, here or in the domain, at the end of its turn. */
+static __always_inline bool goes_on_first(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx, u32 domain)
+{
+	bool waits_here = may_hold_pinned(cctx);
+
+	if (others_may_wait(domain) ? !stays_first(tctx, domain) : !waits_here)
+		return false;
+	return !waits_here || !pinned_goes_before(cpu, tctx);
 }
 
 void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
@@ -535,7 +560,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (nr_domains > 1 && runs_other && take_lagging(tctx->party, deadline_of(tctx), weight_of(prev)))
 		return;
-	if (runs_other && others_may_wait(domain) && !is_overdue_due(cctx, domain, now) && stays_first(tctx, domain)) {
+	if (runs_other && !is_overdue_due(cctx, domain, now) && goes_on_first(cpu, cctx, tctx, domain)) {
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
 	}
@@ -600,7 +625,7 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 			return;
 		}
 	}
-	if (waits_for(cpu, DSQ_BACKGROUND))
+	if (waits_for(cpu, DSQ_BACKGROUND) || (has_more_cpus() && pinned_waits_for(cpu)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
@@ -661,12 +686,12 @@ __noinline int release_stranded(u64 dsq, s32 cpu)
 	return 0;
 }
 
-/* No other CPU takes from the queue of @cpu's kernel threads. */
-__noinline int release_kernel(s32 cpu)
+/* All that wait in a queue of one CPU alone, of which no other one takes. */
+__noinline int release_all(u64 dsq)
 {
 	struct task_struct *p;
 
-	bpf_for_each(scx_dsq, p, queue_of_kernel(cpu), 0)
+	bpf_for_each(scx_dsq, p, dsq, 0)
 		scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, SCX_DSQ_GLOBAL, 0);
 	return 0;
 }
@@ -704,7 +729,9 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 	__sync_fetch_and_add(&domain_at(domain_of(cpu))->nr_online, -1);
 	bpf_for(i, 0, nr_domains)
 		release_domain(i, cpu);
-	release_kernel(cpu);
+	release_all(queue_of_kernel(cpu));
+	bpf_for(i, 0, has_more_cpus() ? PINNED_QUEUES : 0)
+		release_all(pinned_queue(cpu, i));
 	release_stranded(DSQ_BACKGROUND, cpu);
 	leaving_cpu = cpu;
 }
@@ -857,6 +884,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init)
 		err |= create_queues(i);
 	bpf_for(i, 0, nr_cpus)
 		err |= create_queue(queue_of_kernel(i));
+	bpf_for(i, 0, has_more_cpus() ? nr_cpus * PINNED_QUEUES : 0)
+		err |= create_queue(pinned_queue(0, i));
 	if (err || (err = create_queue(DSQ_BACKGROUND)))
 		return err;
 	init_domains();

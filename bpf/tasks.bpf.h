@@ -30,6 +30,9 @@
 #define DSQ_BACKGROUND DSQ_KIND(5)
 /* Each CPU has one. */
 #define DSQ_KERNEL DSQ_KIND(6)
+/* Each CPU has so many, see pinned.bpf.h. */
+#define DSQ_PINNED DSQ_KIND(7)
+#define PINNED_QUEUES 16
 
 /* The kernel ejects a scheduler that keeps a task waiting for so long, ns. */
 const volatile u64 watchdog_ns = 30000000000ULL;
@@ -153,6 +156,14 @@ struct cpu_ctx {
 	u32 aside_pid;	/* what a kernel thread displaced here since the last look; 0: nothing */
 	u32 shared_turns;	/* so often in a row another CPU of the core was at work when a turn ended, see cores.bpf.h */
 	u32 leaving_pid;	/* what is to go to another core; 0: nothing */
+	/* See pinned.bpf.h. */
+	u64 pinned;		/* its queues that may hold a task */
+	u64 pinned_used;	/* those that got one since the last look */
+	u64 pinned_vtime;	/* of the best so far, in this look */
+	u32 pinned_best;	/* its party */
+	u32 pinned_next;	/* where it waits */
+	u32 pinned_turn;	/* whether those that waited too long for this CPU alone had the last turn of such */
+	u32 pinned_parties[PINNED_QUEUES];	/* whose they are, beginning at 1; 0: nobody's */
 };
 
 struct {

@@ -7,13 +7,18 @@ use super::{
     Check, Extent,
     figures::{WORK_CONSERVING_PCT, all_answered, all_hold, conserves_work, enough, spreads, within},
 };
-use crate::machines::{Machines, Spec, value};
+use crate::machines::{Machines, Spec, spread, value};
 
 /// Instructions of work without any interaction, against EEVDF; of a wake-up alone that displaces somebody, where 0.92 was measured; and of
 /// a switch alone, 1.78.
 const COST_RATIO: f64 = 1.1;
 const WAKEUP_RATIO: f64 = 1.03;
 const SWITCH_RATIO: f64 = 1.15;
+/// What a process has of a CPU that it shares with another cgroup's, percent, and how many times less is allowed.
+const FEW_SHARE_PCT: f64 = 50.0;
+const SHARE_RATIO: f64 = 1.05;
+/// A message that wakes up its reader, under policy rsio.
+const RSIO_MESSAGE_RATIO: f64 = 1.10;
 
 /// The figure of a distribution that counts.
 type OfSummary = fn(&Summary) -> f64;
@@ -66,6 +71,7 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         checks.push(Check::on(kernel, "nobody_served_costs_little", cost));
         if extent.full {
             checks.push(Check::on(kernel, "switch_costs_little", switch));
+            checks.push(Check::on(kernel, "message_costs_little_by_rsio", message_by_rsio));
             for (name, watched) in WATCHED {
                 let little = move |machines: &Machines, kernel: &str| overhead(machines, kernel, watched);
                 checks.push(Check::on(kernel, name, little));
@@ -76,6 +82,7 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         return checks;
     }
     for kernel in extent.kernels {
+        checks.push(Check::on(kernel, "crowd_of_one_cpu_leaves_the_others_alone", pinned));
         for cpus in [1, 4, 8] {
             let name = format!("yardsticks_are_as_under_eevdf_on_{cpus}_cpus");
             let yardsticks = move |machines: &Machines, kernel: &str| yardsticks(machines, kernel, cpus);
@@ -106,9 +113,17 @@ fn switch(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     instructions(&cost_runs(machines, kernel)?, kernel, "switch", SWITCH_RATIO)
 }
 
-/// In exact mode, where a millisecond is a million instructions; in one cgroup, where EEVDF has the least to do.
+fn message_by_rsio(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    instructions(&cost_runs_under(machines, "appease:rsio", kernel)?, kernel, "message", RSIO_MESSAGE_RATIO)
+}
+
 fn cost_runs(machines: &Machines, kernel: &str) -> anyhow::Result<[Run; 2]> {
-    machines.good_runs(["appease", "eevdf"].map(|scheduler| Spec::new("cost", scheduler, "none").on(kernel).flat()))
+    cost_runs_under(machines, "appease", kernel)
+}
+
+/// In exact mode, where a millisecond is a million instructions; in one cgroup, where EEVDF has the least to do.
+fn cost_runs_under(machines: &Machines, ours: &'static str, kernel: &str) -> anyhow::Result<[Run; 2]> {
+    machines.good_runs([ours, "eevdf"].map(|scheduler| Spec::new("cost", scheduler, "none").on(kernel).flat()))
 }
 
 fn instructions(runs: &[Run; 2], kernel: &str, work: &str, ratio: f64) -> anyhow::Result<()> {
@@ -161,6 +176,21 @@ fn yardsticks(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()
         failed.extend(within(&what, figure(ours), figure(eevdfs), YARDSTICK_TO_EEVDF_RATIO).err());
     }
     all_hold(&failed)
+}
+
+/// A thousand processes that may run on one CPU alone cost those that switch on the others nothing, and have no more of theirs than is
+/// their cgroup's.
+fn pinned(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let run_of = |scheduler| Spec::new("pinned", scheduler, "none").on(kernel).on_cpus(4);
+    let runs = machines.good_runs([run_of("appease"), run_of("eevdf")])?;
+    let [ours, eevdf] = spreads(runs.each_ref(), "messaging_ms")?;
+    let what = format!("messages beside a crowd of another CPU, {kernel}");
+    let share = spread(&runs[0], "few_share_pct")?.mean;
+    let faults = [
+        within(&what, ours.mean, eevdf.mean, YARDSTICK_TO_EEVDF_RATIO),
+        within(&format!("the part of one process beside them, {kernel}"), FEW_SHARE_PCT, share, SHARE_RATIO),
+    ];
+    all_hold(&faults.into_iter().filter_map(anyhow::Result::err).collect::<Vec<_>>())
 }
 
 /// A compiler on all CPUs: in exact mode its time counts the instructions of all, and an idle CPU costs nothing, so none may idle while a

@@ -34,11 +34,14 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         checks.push(Check::on(kernel, "clock_goes_by_what_runs", power));
         checks.push(Check::on(kernel, "cpus_may_come_late_or_be_isolated", late_and_isolated));
         checks.push(Check::on(kernel, "cpus_of_the_laboratory_are_equal", turns));
+        if extent.full {
+            checks.push(Check::on(kernel, "requests_beyond_their_budgets_share_by_weight", beyond));
+        }
         for (caches, nodes) in extent.of(&[(4, 2)], &[(4, 2), (1, 1)]) {
             let cores = move |machines: &Machines, kernel: &str| cores(machines, kernel, *caches, *nodes);
             checks.push(Check::on(kernel, &format!("tasks_have_a_core_each_with_{caches}_caches"), cores));
         }
-        for (cpus, caches) in extent.of(&[(1, 1)], &[(1, 1), (2, 1), (4, 1), (4, 2)]) {
+        for (cpus, caches) in extent.of(&[(1, 1)], &[(1, 1), (2, 1), (4, 1), (4, 2), (4, 4), (8, 1)]) {
             let shares = move |machines: &Machines, kernel: &str| shares(machines, kernel, *cpus, *caches);
             checks.push(Check::on(kernel, &format!("shares_are_kept_on_{cpus}_cpus_with_{caches}_caches"), shares));
         }
@@ -105,6 +108,11 @@ fn stress(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()> {
 fn shares(machines: &Machines, kernel: &str, cpus: u32, caches: u32) -> anyhow::Result<()> {
     let spec = Spec::new("shares", "appease", "none").on(kernel);
     checked(machines, spec.on_cpus(cpus).on_caches(caches)).map(drop)
+}
+
+/// Two requests beyond their budgets, of customers of two weights: the scenario's own checks.
+fn beyond(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("beyond", "appease", "none").on(kernel)).map(drop)
 }
 
 /// Each policy gets by the kernel's verifier within a number of instructions, and is in charge soon: the guest's own checks.

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Tasks of the other lane that may run on one CPU alone wait in queues of that CPU.
+ *
+ * Problem: in a domain's queues every other CPU walks past them when it looks for a task, under the queue's lock. A thousand of them
+ * are mostly in front, as their CPU is the busiest.
+ *
+ * Rule: a CPU has a few queues, each for the tasks of one party, and one for those that waited too long. Of the parties that wait in
+ * the domain and on the CPU, the one with the smallest virtual time goes next; where it waits at both, its task with the earlier deadline.
+ *
+ * Limits: tasks of more parties than a CPU has queues wait in the domain's. Attended tasks, and those of the idle lane, always do.
+ */
+#ifndef APPEASE_PINNED_BPF_H
+#define APPEASE_PINNED_BPF_H
+
+#include "charge.bpf.h"
+
+/* Queue @number of @cpu. */
+static __always_inline u64 pinned_queue(u32 cpu, u32 number)
+{
+	return DSQ_PINNED + cpu * PINNED_QUEUES + number;
+}
+
+/* Whether something may wait for the CPU of @cctx alone. */
+static __always_inline bool may_hold_pinned(const struct cpu_ctx *cctx)
+{
+	return has_more_cpus() && cctx->pinned;
+}
+
+/* Whose queue @number on the CPU of @cctx is. The compiler knows what the verifier has to see. */
+static __always_inline u32 *pinned_party(struct cpu_ctx *cctx, u32 number)
+{
+	barrier_var(number);
+	return &cctx->pinned_parties[number % PINNED_QUEUES];
+}
+
+/* The number of the queue of the party at @index on the CPU of @cctx. 0: all are taken. */
+static __noinline u32 pinned_number(struct cpu_ctx *cctx, u32 index)
+{
+	u32 i;
+
+	if (!cctx)
+		return 0;
+	bpf_for(i, 1, PINNED_QUEUES) {
+		if (*pinned_party(cctx, i) == index + 1)
+			return i;
+	}
+	bpf_for(i, 1, PINNED_QUEUES) {
+		if (!__sync_val_compare_and_swap(pinned_party(cctx, i), 0, index + 1))
+			return i;
+	}
+	return 0;
+}
+
+/* Queues @p, of the party at @index, on its CPU, if it may run nowhere else. */
+__noinline bool enqueue_pinned(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u32 index, u64 credit, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	struct party *party = try_party(index);
+	u32 number;
+
+	if (!cctx || !party || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return false;
+	number = pinned_number(cctx, index);
+	if (!number)
+		return false;
+	party->used_ns = scx_bpf_now();
+	rise_to(party, domain_at(domain_of(cpu))->clock - credit);
+	__sync_fetch_and_or(&cctx->pinned_used, bit_of(number));
+	__sync_fetch_and_or(&cctx->pinned, bit_of(number));
+	scx_bpf_dsq_insert_vtime(p, pinned_queue(cpu, number), slice_ns, deadline_of(tctx), enq_flags);
+	return true;
+}
+
+/* Finds the party that goes next of those that wait for @cpu alone; of this CPU's @cctx, pinned_next is where. PARTIES: none waits. */
+static __noinline u32 first_pinned(struct cpu_ctx *cctx, u32 cpu)
+{
+	u64 now = nr_limits ? scx_bpf_now() : 0;
+	u32 i;
+
+	if (!cctx)
+		return PARTIES;
+	cctx->pinned_best = PARTIES;
+	bpf_for(i, 1, PINNED_QUEUES) {
+		u32 index = *pinned_party(cctx, i) - 1;
+		struct party *party;
+
+		if (!(cctx->pinned >> i & 1))
+			continue;
+		party = try_party(index);
+		if (!party || (cctx->pinned_best < PARTIES && !policy_before(party->vtime, cctx->pinned_vtime)))
+			continue;
+		if (scx_bpf_dsq_nr_queued(pinned_queue(cpu, i)) <= 0)
+			continue;
+		if (nr_limits && is_limited(group_behind(index, party), now)) {
+			rise_to(party, domain_at(domain_of(cpu))->clock);
+			continue;
+		}
+		cctx->pinned_best = index;
+		cctx->pinned_vtime = party->vtime;
+		cctx->pinned_next = i;
+	}
+	return cctx->pinned_best;
+}
+
+/* Whether the party at @one had less than that at @other. */
+__noinline bool had_less(u32 one, u32 other)
+{
+	struct party *party = try_party(one), *rival = try_party(other);
+
+	return party && rival && policy_before(party->vtime, rival->vtime);
+}
+
+/* Whether anything waits for @cpu, this one, alone. */
+__noinline bool pinned_waits_for(s32 cpu)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+
+	return cctx && may_hold_pinned(cctx) &&
+	       (first_pinned(cctx, cpu) < PARTIES || scx_bpf_dsq_nr_queued(pinned_queue(cpu, 0)) > 0);
+}
+
+/* Whether what waits for @cpu alone goes before the task of @tctx, which has it and is at the end of a turn. */
+__noinline bool pinned_goes_before(s32 cpu, const struct task_ctx *tctx __arg_nonnull)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	u32 index = cctx ? first_pinned(cctx, cpu) : PARTIES;
+	struct task_struct *first;
+
+	if (!cctx || index >= PARTIES)
+		return false;
+	if (index != tctx->party)
+		return !had_less(tctx->party, index);
+	first = __COMPAT_scx_bpf_dsq_peek(pinned_queue(cpu, cctx->pinned_next));
+	return first && !policy_before(deadline_of(tctx), first->scx.dsq_vtime);
+}
+
+/* Takes a task that waits for @cpu alone, unless what waits in the domain goes before it; if it is @alone, nothing may. */
+__noinline bool take_pinned(s32 cpu, bool alone)
+{
+	u32 domain = domain_of(cpu), index, first;
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	struct task_struct *p, *rival;
+	struct party *party;
+	struct task_ctx *tctx;
+	u64 queue;
+
+	index = cctx ? first_pinned(cctx, cpu) : PARTIES;
+	party = try_party(index);
+	if (!cctx || !party || index >= PARTIES)
+		return false;
+	queue = pinned_queue(cpu, cctx->pinned_next);
+	p = __COMPAT_scx_bpf_dsq_peek(queue);
+	tctx = p ? try_task_ctx(p) : NULL;
+	if (!tctx)
+		return false;
+	first = alone ? PARTIES : first_party(domain);
+	if (first == index) {
+		rival = first_of(first, domain);
+		if (rival && policy_before(rival->scx.dsq_vtime, p->scx.dsq_vtime))
+			return false;
+	} else if (first < PARTIES && had_less(first, index)) {
+		return false;
+	}
+	advance_clock(domain_at(domain), party->vtime);
+	party_comes_to(party, index, domain, tctx->vtime);
+	return scx_bpf_dsq_move_to_local(queue, 0);
+}
+
+/* Takes a task that waited too long for @cpu alone, that of @cctx. */
+static __always_inline bool take_pinned_overdue(s32 cpu, const struct cpu_ctx *cctx)
+{
+	return may_hold_pinned(cctx) && cctx->pinned & 1 && scx_bpf_dsq_move_to_local(pinned_queue(cpu, 0), 0);
+}
+
+#endif
