@@ -37,6 +37,8 @@ pub struct Entry {
     pub scheduler: String,
     /// The figure, or why there is none.
     pub figure: Result<f64, String>,
+    /// Whether it counts when the best is looked for: it lost nothing that its race forbids to lose.
+    pub counts: bool,
 }
 
 /// Rows of the same schedulers.
@@ -126,7 +128,8 @@ impl Row {
     /// Who of the others is best, and its figure.
     #[must_use]
     pub fn best_other(&self) -> Option<(&str, f64)> {
-        let others = self.figures().filter(|(scheduler, _)| !is_ours(scheduler));
+        let counts = |name: &str| self.entries.iter().any(|entry| entry.scheduler == name && entry.counts);
+        let others = self.figures().filter(|(scheduler, _)| !is_ours(scheduler) && counts(scheduler));
         others.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best })
     }
 
@@ -165,6 +168,8 @@ impl Row {
 
 /// The policy whose ratios are told.
 const OURS: &str = "appease";
+/// The metric of a scenario that has checks of its own and came to its end.
+const CHECKS_FAILED: &str = "checks_failed";
 /// Why there is no figure of a run that is still to come.
 const NOT_RUN: &str = "not run";
 
@@ -222,10 +227,11 @@ fn row(race: &Race, place: &str, layout: Grouping, measure: &Measure, runs: &[&R
         let figure = match run {
             None if !may_be_here => Err("as EEVDF".into()),
             None => Err(NOT_RUN.into()),
-            Some(run) if run.outcome != Outcome::Ok => Err(names::ending(run)),
+            Some(run) if run.outcome != Outcome::Ok && !came_in(run) => Err(names::ending(run)),
             Some(run) => measure.of(run).ok_or_else(|| missing(measure, run).into()),
         };
-        Entry { scheduler, figure }
+        let lost = race.lossless.as_ref().and_then(|lossless| lossless.of(run?));
+        Entry { scheduler, figure, counts: lost.is_none_or(|lost| lost == 0.0) }
     };
     // Of this race's schedulers: another race of the scenario may have others, with other mixes.
     let is_in = |run: &&&Run| race.schedulers().iter().any(|scheduler| scheduler.to_string() == run.scheduler);
@@ -239,6 +245,11 @@ fn row(race: &Race, place: &str, layout: Grouping, measure: &Measure, runs: &[&R
         unloaded: bases.filter_map(|run| measure.of(run)).reduce(best),
         entries: race.schedulers().iter().map(entry).collect(),
     }
+}
+
+/// Whether a run ended, though the scenario's own checks failed: it has its figures then.
+fn came_in(run: &Run) -> bool {
+    run.outcome == Outcome::Failed && run.metrics.contains_key(CHECKS_FAILED)
 }
 
 /// Why a run that ended well has no such figure.

@@ -142,14 +142,21 @@ mod tests {
         let entry = |scheduler: &str, figure: Result<f64, &str>| Entry {
             scheduler: scheduler.into(),
             figure: figure.map_err(str::to_owned),
+            counts: scheduler != "scx_lossy",
         };
         let mut row = Row::new("a film", measure, less_is_better);
-        row.entries = vec![entry("eevdf", Ok(other)), entry("appease", ours), entry("appease:cas", Ok(0.0))];
+        row.entries = vec![
+            entry("eevdf", Ok(other)),
+            entry("appease", ours),
+            entry("appease:cas", Ok(0.0)),
+            entry("scx_lossy", Ok(0.0)),
+        ];
         row
     }
 
-    /// A cell is lost by more than the share that is allowed, in the direction in which the figure gets worse, where the best lost nothing,
-    /// and where there is no figure at all. What was not run yet is not lost.
+    /// A cell is lost by more than the share that is allowed, in the direction in which the figure gets worse, where the best has nothing,
+    /// and where there is no figure at all. What was not run yet is not lost; and a scheduler that loses what
+    /// nobody may is no rival.
     #[test]
     fn cells_are_lost_to_the_best_of_the_others() -> Result<()> {
         let rows = [

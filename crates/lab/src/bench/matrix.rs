@@ -45,6 +45,9 @@ pub struct Race {
     /// By what it is decided.
     #[serde(deserialize_with = "words")]
     pub measures: Vec<Measure>,
+    /// What nobody may lose who is to count as the best here: whoever shows no frame answers keys soon.
+    #[serde(default, deserialize_with = "maybe_word")]
+    pub lossless: Option<Measure>,
     /// Loads of the quick subset.
     #[serde(default, deserialize_with = "words")]
     quick: Vec<Load>,
@@ -127,6 +130,10 @@ fn none() -> Load {
 
 fn word<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(from: D) -> Result<T, D::Error> {
     String::deserialize(from)?.parse().map_err(D::Error::custom)
+}
+
+fn maybe_word<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(from: D) -> Result<Option<T>, D::Error> {
+    word(from).map(Some)
 }
 
 fn words<'de, D: Deserializer<'de>, T: FromStr<Err: fmt::Display>>(from: D) -> Result<Vec<T>, D::Error> {
