@@ -105,6 +105,12 @@ impl Row {
         self.unloaded.and_then(|unloaded| self.worse(figure, unloaded))
     }
 
+    /// Whether a scheduler was run, with a figure or without.
+    #[must_use]
+    pub fn was_run(&self, scheduler: &str) -> bool {
+        !matches!(self.figure(scheduler), Err(NOT_RUN | AS_EEVDF))
+    }
+
     /// The figure of policy appease.
     ///
     /// # Errors
@@ -172,6 +178,8 @@ const OURS: &str = "appease";
 const CHECKS_FAILED: &str = "checks_failed";
 /// Why there is no figure of a run that is still to come.
 const NOT_RUN: &str = "not run";
+/// Why there is none of a scheduler that puts programs into cgroups itself, where they have some.
+const AS_EEVDF: &str = "as EEVDF";
 
 fn is_ours(scheduler: &str) -> bool {
     scheduler == OURS || scheduler.starts_with("appease:") || scheduler.starts_with("appease@")
@@ -225,7 +233,7 @@ fn row(race: &Race, place: &str, layout: Grouping, measure: &Measure, runs: &[&R
         let scheduler = scheduler.to_string();
         let run = runs.iter().find(|run| run.scheduler == scheduler);
         let figure = match run {
-            None if !may_be_here => Err("as EEVDF".into()),
+            None if !may_be_here => Err(AS_EEVDF.into()),
             None => Err(NOT_RUN.into()),
             Some(run) if run.outcome != Outcome::Ok && !came_in(run) => Err(names::ending(run)),
             Some(run) => measure.of(run).ok_or_else(|| missing(measure, run).into()),
@@ -360,7 +368,7 @@ mod tests {
         Matrix::load(&path)
     }
 
-    /// More frames are better; whoever was ejected has none, and who is missing was not run.
+    /// More frames are better; whoever was ejected has none, and who is missing was not run and has no column.
     #[test]
     fn ratios_are_to_unloaded_and_to_the_best_other() -> Result<()> {
         let races = matrix()?.races(false, &[])?;
@@ -373,9 +381,9 @@ mod tests {
         ];
         let rows = rows(&races, &documents);
         insta::assert_snapshot!(markdown(&rows), @r"
-        | | unloaded | EEVDF | scx_lavd | scx_flash | appease | appease:steady | appease to unloaded | best other to appease |
-        |---|---|---|---|---|---|---|---|---|
-        | a film, hogs:4 (Linux 7.2): video, frames/s | 25.0 | 5.00 | 8.00 | ejected by the kernel (watchdog: 5 s) | **20.0** | not run | 1.25 × | 2.50 × |
+        | | unloaded | EEVDF | scx_lavd | scx_flash | appease | appease to unloaded | best other to appease |
+        |---|---|---|---|---|---|---|---|
+        | a film, hogs:4 (Linux 7.2): video, frames/s | 25.0 | 5.00 | 8.00 | ejected by the kernel (watchdog: 5 s) | **20.0** | 1.25 × | 2.50 × |
 
         a film in classes, hogs:4 (Linux 7.2):
 
@@ -383,7 +391,6 @@ mod tests {
         |---|---|---|
         | unloaded | 25.0 | – |
         | EEVDF | 5.00 | not measured |
-        | EEVDF + batch | not run | not run |
         | appease | **20.0** | not measured |
         | appease to unloaded | 1.25 × | – |
         | best other to appease | 4.00 × | – |

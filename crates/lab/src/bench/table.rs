@@ -47,11 +47,12 @@ pub enum Cell {
     BestOther(Option<(String, f64)>),
 }
 
-/// The league's own table, and one for each heat that has other schedulers.
+/// The league's own table, and one for each heat that has other schedulers: of what was run.
 #[must_use]
 pub fn tables(rows: &[Row]) -> Vec<Table> {
     let of = |group: &league::Group<'_>| {
-        let schedulers: Vec<&str> = group.schedulers().collect();
+        let was_run = |scheduler: &&str| group.rows.iter().any(|row| row.was_run(scheduler));
+        let schedulers: Vec<&str> = group.schedulers().filter(was_run).collect();
         let mut heads = vec!["unloaded".to_owned()];
         heads.extend(schedulers.iter().map(|scheduler| names::scheduler(scheduler)));
         heads.extend(["appease to unloaded".to_owned(), "best other to appease".to_owned()]);
@@ -59,7 +60,8 @@ pub fn tables(rows: &[Row]) -> Vec<Table> {
             head: if group.heat.is_some() { row.measure.clone() } else { row.title() },
             cells: cells(row, &schedulers),
         };
-        let table = Table { title: group.heat.map(str::to_owned), heads, lines: group.rows.iter().map(line).collect() };
+        let rows = group.rows.iter().filter(|row| schedulers.iter().any(|scheduler| row.was_run(scheduler)));
+        let table = Table { title: group.heat.map(str::to_owned), heads, lines: rows.map(line).collect() };
         // Whoever brings his own schedulers may bring many: they stand below each other.
         if table.title.is_some() { table.transposed() } else { table }
     };
