@@ -4,7 +4,7 @@
 const MISSED: [(&str, &str); 22] = [
     (
         "typing_in_one_cgroup_is_as_fast_as_alone_under_eevdf_at_none_default",
-        "the median is 1.07 to 1.08 of 1.05: some ten wake-ups by the core of sched_ext, 1,100 instructions each",
+        "the median is 1.06 to 1.08 of 1.05: some ten wake-ups by the core of sched_ext, 1,100 instructions each",
     ),
     ("typing_in_one_cgroup_is_as_fast_as_alone_under_eevdf_at_hogs:16_default", "as without load"),
     (
