@@ -313,14 +313,14 @@ static __always_inline void note_alone(u32 domain)
 /* Takes a task of the party with the smallest virtual time in @domain, see take_of(). */
 __noinline bool take_party(u32 domain, u64 moves_at)
 {
+	bool waits = false, is_own = has_more_cpus() && domain == domain_here();
 	struct party_look *look;
-	bool waits = false;
 	u32 i, index;
 
 	if (!others_may_wait(domain))
 		return false;
 	if (is_only_root(domain)) {
-		if (take_of(domain, 0, moves_at))
+		if ((is_own && take_pinned(0)) || take_of(domain, 0, moves_at))
 			return true;
 		waits = scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, 0)) > 0;
 	} else {
@@ -334,7 +334,7 @@ __noinline bool take_party(u32 domain, u64 moves_at)
 			waits = true;
 			/* Not at each look: the running task may be of a party that had less, and go on. */
 			advance_clock(domain_at(domain), look->vtime);
-			if (take_of(domain, index, moves_at))
+			if ((is_own && take_pinned(index)) || take_of(domain, index, moves_at))
 				return true;
 		}
 	}
@@ -413,6 +413,9 @@ static __always_inline bool take_any_overdue(s32 cpu, struct cpu_ctx *cctx)
 	if (!may_hold(&maybe_overdue))
 		return false;
 	waiting = scx_bpf_dsq_nr_queued(queue);
+	/* Those of this CPU alone have no other. */
+	if (may_hold_pinned(cctx) && cctx->pinned & 1)
+		waiting += scx_bpf_dsq_nr_queued(pinned_queue(cpu, 0)) * (s32)domain_at(domain)->nr_online;
 	if (!take_from_overdue(cpu, cctx))
 		return false;
 	if (waiting > 0 && time_ns / waiting < slice_ns)
@@ -450,14 +453,7 @@ __noinline bool take_other(s32 cpu, u64 now, bool runs_other)
 		return true;
 	if (nr_domains > 1 && take_hindmost(domain))
 		return true;
-	if (may_hold_pinned(cctx) && take_pinned(cpu, false))
-		return true;
-	if (take_party(domain, 0))
-		return true;
-	/* What goes before it in the domain may not run here. */
-	if (may_hold_pinned(cctx) && take_pinned(cpu, true))
-		return true;
-	if (take_any_overdue(cpu, cctx))
+	if (take_party(domain, 0) || (may_hold_pinned(cctx) && take_pinned(PARTIES)) || take_any_overdue(cpu, cctx))
 		return true;
 	if (runs_other)
 		return false;

@@ -8,7 +8,9 @@
  * Rule: a CPU has a few queues, each for the tasks of one party, and one for those that waited too long. Of the parties that wait in
  * the domain and on the CPU, the one with the smallest virtual time goes next; where it waits at both, its task with the earlier deadline.
  *
- * Limits: tasks of more parties than a CPU has queues wait in the domain's. Attended tasks, and those of the idle lane, always do.
+ * Limits: tasks of more parties than a CPU has queues wait in the domain's. Attended tasks, those of the idle lane, and those whose
+ * migration is disabled for a moment always do. The domain's clock does not know them: while one party runs alone on other CPUs, it
+ * goes on, and who wakes up here comes back by it.
  */
 #ifndef APPEASE_PINNED_BPF_H
 #define APPEASE_PINNED_BPF_H
@@ -65,10 +67,15 @@ __noinline bool enqueue_pinned(struct task_struct *p __arg_trusted, struct task_
 	number = pinned_number(cctx, index);
 	if (!number)
 		return false;
-	party->used_ns = scx_bpf_now();
-	rise_to(party, domain_at(domain_of(cpu))->clock - credit);
 	__sync_fetch_and_or(&cctx->pinned_used, bit_of(number));
 	__sync_fetch_and_or(&cctx->pinned, bit_of(number));
+	/* A look that found the queue empty may have made it nobody's. */
+	if (*(volatile u32 *)pinned_party(cctx, number) != index + 1)
+		return false;
+	party->used_ns = scx_bpf_now();
+	/* At the end of a turn it has wanted the CPU all the time, and what it lacks is its own. */
+	if (enq_flags & SCX_ENQ_WAKEUP)
+		rise_to(party, domain_at(domain_of(cpu))->clock - credit);
 	scx_bpf_dsq_insert_vtime(p, pinned_queue(cpu, number), slice_ns, deadline_of(tctx), enq_flags);
 	return true;
 }
@@ -136,34 +143,38 @@ __noinline bool pinned_goes_before(s32 cpu, const struct task_ctx *tctx __arg_no
 	return first && !policy_before(deadline_of(tctx), first->scx.dsq_vtime);
 }
 
-/* Takes a task that waits for @cpu alone, unless what waits in the domain goes before it; if it is @alone, nothing may. */
-__noinline bool take_pinned(s32 cpu, bool alone)
+/*
+ * Takes a task that waits for this CPU alone, if its party, or in the same party the task, goes before the first that waits in the domain,
+ * of the party at @rival; PARTIES: nobody waits there.
+ */
+__noinline bool take_pinned(u32 rival)
 {
-	u32 domain = domain_of(cpu), index, first;
+	s32 cpu = bpf_get_smp_processor_id();
+	u32 domain = domain_of(cpu), index;
 	struct cpu_ctx *cctx = this_cpu_ctx();
-	struct task_struct *p, *rival;
+	struct task_struct *p, *first;
 	struct party *party;
 	struct task_ctx *tctx;
 	u64 queue;
 
-	index = cctx ? first_pinned(cctx, cpu) : PARTIES;
+	if (!cctx || !may_hold_pinned(cctx))
+		return false;
+	index = first_pinned(cctx, cpu);
 	party = try_party(index);
-	if (!cctx || !party || index >= PARTIES)
+	if (!party || index >= PARTIES)
 		return false;
 	queue = pinned_queue(cpu, cctx->pinned_next);
 	p = __COMPAT_scx_bpf_dsq_peek(queue);
 	tctx = p ? try_task_ctx(p) : NULL;
 	if (!tctx)
 		return false;
-	first = alone ? PARTIES : first_party(domain);
-	if (first == index) {
-		rival = first_of(first, domain);
-		if (rival && policy_before(rival->scx.dsq_vtime, p->scx.dsq_vtime))
+	if (rival == index) {
+		first = first_of(rival, domain);
+		if (first && policy_before(first->scx.dsq_vtime, p->scx.dsq_vtime))
 			return false;
-	} else if (first < PARTIES && had_less(first, index)) {
+	} else if (rival < PARTIES && had_less(rival, index)) {
 		return false;
 	}
-	advance_clock(domain_at(domain), party->vtime);
 	party_comes_to(party, index, domain, tctx->vtime);
 	return scx_bpf_dsq_move_to_local(queue, 0);
 }

@@ -119,12 +119,10 @@ static __noinline int scan_pinned(u32 cpu, u64 now)
 				now - count_waiting(domain_of(cpu), index, waiting, now));
 		} else if (cctx->pinned & bit & ~used) {
 			__sync_fetch_and_and(&cctx->pinned, ~bit);
-			*pinned_party(cctx, i) = 0;
+			__sync_val_compare_and_swap(pinned_party(cctx, i), index + 1, 0);
 			/* A task may have come in between. */
-			if (cctx->pinned_used & bit) {
-				*pinned_party(cctx, i) = index + 1;
+			if (*(volatile u64 *)&cctx->pinned_used & bit && !__sync_val_compare_and_swap(pinned_party(cctx, i), 0, index + 1))
 				__sync_fetch_and_or(&cctx->pinned, bit);
-			}
 		}
 	}
 	if (scx_bpf_dsq_nr_queued(pinned_queue(cpu, 0)) > 0)

@@ -442,7 +442,7 @@ static __always_inline void goes_on_with(s32 cpu, struct cpu_ctx *cctx, bool is_
 /* Whether the task of @tctx, of the other lane, still goes before all of the lane that wait, here or in the domain, at the end of its turn. */
 static __always_inline bool goes_on_first(s32 cpu, const struct cpu_ctx *cctx, const struct task_ctx *tctx, u32 domain)
 {
-	bool waits_here = may_hold_pinned(cctx);
+	bool waits_here = may_hold_pinned(cctx) && pinned_waits_for(cpu);
 
 	if (others_may_wait(domain) ? !stays_first(tctx, domain) : !waits_here)
 		return false;
@@ -730,8 +730,9 @@ void BPF_STRUCT_OPS(appease_cpu_offline, s32 cpu)
 	bpf_for(i, 0, nr_domains)
 		release_domain(i, cpu);
 	release_all(queue_of_kernel(cpu));
-	bpf_for(i, 0, has_more_cpus() ? PINNED_QUEUES : 0)
-		release_all(pinned_queue(cpu, i));
+	/* Last those that waited too long: a look may add to them meanwhile. */
+	bpf_for(i, 1, PINNED_QUEUES + 1)
+		release_all(pinned_queue(cpu, i % PINNED_QUEUES));
 	release_stranded(DSQ_BACKGROUND, cpu);
 	leaving_cpu = cpu;
 }

@@ -162,7 +162,7 @@ struct cpu_ctx {
 	u64 pinned_vtime;	/* of the best so far, in this look */
 	u32 pinned_best;	/* its party */
 	u32 pinned_next;	/* where it waits */
-	u32 pinned_turn;	/* whether those that waited too long for this CPU alone had the last turn of such */
+	u32 pinned_turn;	/* whether those that waited too long for this CPU alone are asked first, by turns */
 	u32 pinned_parties[PINNED_QUEUES];	/* whose they are, beginning at 1; 0: nobody's */
 };
 

@@ -14,7 +14,7 @@ use crate::machines::{Machines, Spec, spread, value};
 const COST_RATIO: f64 = 1.1;
 const WAKEUP_RATIO: f64 = 1.03;
 const SWITCH_RATIO: f64 = 1.15;
-/// What a process has of a CPU that it shares with another cgroup's, percent, and how many times less is allowed.
+/// What a process has of a CPU that it shares with another cgroup's, percent, and how many times less or more is allowed.
 const FEW_SHARE_PCT: f64 = 50.0;
 const SHARE_RATIO: f64 = 1.05;
 /// A message that wakes up its reader, under policy rsio.
@@ -188,7 +188,13 @@ fn pinned(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let share = spread(&runs[0], "few_share_pct")?.mean;
     let faults = [
         within(&what, ours.mean, eevdf.mean, YARDSTICK_TO_EEVDF_RATIO),
-        within(&format!("the part of one process beside them, {kernel}"), FEW_SHARE_PCT, share, SHARE_RATIO),
+        within(
+            &format!("half of a CPU to the part of one process beside them, {kernel}"),
+            FEW_SHARE_PCT,
+            share,
+            SHARE_RATIO,
+        ),
+        within(&format!("the part of one process beside them, {kernel}"), share, FEW_SHARE_PCT, SHARE_RATIO),
     ];
     all_hold(&faults.into_iter().filter_map(anyhow::Result::err).collect::<Vec<_>>())
 }
