@@ -41,6 +41,13 @@ pub struct Entry {
     pub counts: bool,
 }
 
+impl Entry {
+    /// The scheduler and its figure, if it has one.
+    fn came_in(&self) -> Option<(&str, f64)> {
+        Some((&self.scheduler, *self.figure.as_ref().ok()?))
+    }
+}
+
 /// Rows of the same schedulers.
 #[derive(Debug)]
 pub struct Group<'a> {
@@ -134,9 +141,9 @@ impl Row {
     /// Who of the others is best, and its figure.
     #[must_use]
     pub fn best_other(&self) -> Option<(&str, f64)> {
-        let counts = |name: &str| self.entries.iter().any(|entry| entry.scheduler == name && entry.counts);
-        let others = self.figures().filter(|(scheduler, _)| !is_ours(scheduler) && counts(scheduler));
-        others.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best })
+        let is_rival = |entry: &&Entry| entry.counts && !is_ours(&entry.scheduler);
+        let rivals = self.entries.iter().filter(is_rival).filter_map(Entry::came_in);
+        rivals.reduce(|best, next| if self.is_better(next.1, best.1) { next } else { best })
     }
 
     /// How many times worse than policy appease that one is.
@@ -159,7 +166,7 @@ impl Row {
     }
 
     fn figures(&self) -> impl Iterator<Item = (&str, f64)> {
-        self.entries.iter().filter_map(|entry| Some((entry.scheduler.as_str(), *entry.figure.as_ref().ok()?)))
+        self.entries.iter().filter_map(Entry::came_in)
     }
 
     fn is_better(&self, one: f64, other: f64) -> bool {

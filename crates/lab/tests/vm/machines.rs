@@ -332,7 +332,7 @@ fn run_lab(arguments: &[&str]) -> anyhow::Result<Vec<u8>> {
 
 const LAB: &str = env!("CARGO_BIN_EXE_appease-lab");
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 

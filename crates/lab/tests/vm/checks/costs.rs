@@ -181,7 +181,7 @@ fn yardsticks(machines: &Machines, kernel: &str, cpus: u32) -> anyhow::Result<()
 /// A thousand processes that may run on one CPU alone cost those that switch on the others nothing, and have no more of theirs than is
 /// their cgroup's.
 fn pinned(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
-    let run_of = |scheduler| Spec::new("pinned", scheduler, "none").on(kernel).on_cpus(4);
+    let run_of = |scheduler| Spec::new("pinned", scheduler, "none").on(kernel).on_cpus(4).flat();
     let runs = machines.good_runs([run_of("appease"), run_of("eevdf")])?;
     let [ours, eevdf] = spreads(runs.each_ref(), "messaging_ms")?;
     let what = format!("messages beside a crowd of another CPU, {kernel}");
