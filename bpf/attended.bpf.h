@@ -280,10 +280,16 @@ __noinline s32 find_victim(struct task_struct *p __arg_trusted, u32 queue, u64 k
 	return worth == WORTH_LESS ? cpu : lesser_cpu_of(home, p, queue, key, mono);
 }
 
-/* The domain in whose queues attended tasks of @cpu wait. Policy cas compares all that wait. */
+/* The domain in whose queues attended tasks of @domain wait. Policy cas compares all that wait. */
+static __always_inline u32 attended_domain(u32 domain)
+{
+	return policy == APPEASE_POLICY_CAS ? 0 : domain;
+}
+
+/* The same of those of @cpu. */
 static __always_inline u32 attended_domain_of(s32 cpu)
 {
-	return policy == APPEASE_POLICY_CAS ? 0 : domain_of(cpu);
+	return attended_domain(domain_of(cpu));
 }
 
 /* The key stands still while it waits. */
@@ -317,7 +323,7 @@ static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
 		return 0;
 	cctx->stays = 0;
 	next = cpu_ctx_of(cctx->next_cpu);
-	if (scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(cctx->next_cpu), cctx->stays_in % FAIR_QUEUES)))
+	if (scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(*cpu), cctx->stays_in % FAIR_QUEUES)))
 		scx_bpf_kick_cpu(cctx->next_cpu, SCX_KICK_PREEMPT);
 	else if (next)
 		next->is_called = 0;
@@ -330,10 +336,21 @@ __noinline s32 init_stay_timer(u32 cpu)
 }
 
 /*
- * @p waits in @queue, and @victim is to come for it; unless this CPU, which woke it, is free before that. One at a time: it has but one
- * turn to give.
+ * The domain in which @p waits for @victim: that one's, unless @p was woken where its data is. Then this CPU may be free sooner than the
+ * data would get to another cache.
  */
-static __always_inline void call(struct task_struct *p, u32 queue, s32 victim)
+static __always_inline u32 waits_in(struct task_struct *p, s32 victim)
+{
+	u32 home = domain_of(scx_bpf_task_cpu(p));
+
+	return victim < 0 || (!fast_domains && domain_here() == home) ? home : domain_of(victim);
+}
+
+/*
+ * @p waits in @queue of @domain, and @victim is to come for it; unless this CPU, which woke it, is free before that. One at a time: it
+ * has but one turn to give.
+ */
+static __always_inline void call(struct task_struct *p, u32 queue, u32 domain, s32 victim)
 {
 	u32 here = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = this_cpu_ctx(), *called = cpu_ctx_of(victim);
@@ -341,7 +358,7 @@ static __always_inline void call(struct task_struct *p, u32 queue, s32 victim)
 
 	if (called)
 		called->is_called = 1;
-	if (cctx && timer && !cctx->stays && domain_of(here) == domain_of(victim) && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+	if (cctx && timer && !cctx->stays && domain_of(here) == domain && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
 		cctx->stays = 1;
 		cctx->stays_in = queue;
 		cctx->next_cpu = victim;
@@ -467,9 +484,10 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 	if (victim < 0 && may_displace && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && is_unhappiest(queue, key) &&
 	    insert_next(p, slice, tctx->queued_ns, enq_flags))
 		return;
-	domain = attended_domain_of(victim >= 0 ? victim : scx_bpf_task_cpu(p));
-	fair_queue_fills(queue, domain);
-	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_ATTENDED, domain, queue), slice, key, enq_flags);
+	domain = waits_in(p, victim);
+	tctx->is_expected = victim >= 0 && domain == domain_of(victim);
+	fair_queue_fills(queue, attended_domain(domain));
+	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_ATTENDED, attended_domain(domain), queue), slice, key, enq_flags);
 	if (victim < 0) {
 		kick_idle(p);
 		if (may_displace)
@@ -477,7 +495,7 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		return;
 	}
 	count_sched(CNT_PREEMPTED);
-	call(p, queue, victim);
+	call(p, queue, domain, victim);
 }
 
 __noinline int enqueue_attended(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull,

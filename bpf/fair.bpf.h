@@ -219,19 +219,4 @@ __noinline bool take_attended(u32 domain)
 	return false;
 }
 
-/* The same of any other domain than @here. */
-__noinline bool take_attended_elsewhere(u32 here)
-{
-	u64 elsewhere = attended_in & ~bit_of(here);
-	u32 i;
-
-	if (!elsewhere)
-		return false;
-	bpf_for(i, 1, nr_domains) {
-		if (elsewhere & bit_of(placement_near(here, i)) && take_attended(placement_near(here, i) % DOMAINS))
-			return true;
-	}
-	return false;
-}
-
 #endif

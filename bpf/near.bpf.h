@@ -8,8 +8,9 @@
  *
  * What a kernel thread displaces stays where it is while any CPU is idle and nobody is served: kernel threads are mostly done in a moment.
  *
- * What somebody waits for displaces plain work of its own domain. Where none runs, it takes any idle CPU at once. So do new tasks,
- * which have nothing in a cache yet, and a task that another one wakes which is about to sleep (SCX_WAKE_SYNC): its data is there.
+ * What somebody waits for displaces plain work of its own domain, and other domains leave it to the CPU that was called for it, for as
+ * long. Where none runs, it takes any idle CPU at once. So do new tasks, which have nothing in a cache yet, and a task that another one
+ * wakes which is about to sleep (SCX_WAKE_SYNC): its data is there.
  *
  * Limits: the timer calls one CPU. If that has got other work meanwhile, the next task that is queued sets it again.
  */
@@ -168,6 +169,48 @@ static __always_inline void call_next(const struct domain *domain)
 static __always_inline bool may_move(const struct task_ctx *tctx, u64 now)
 {
 	return !tctx || placement_moves(tctx->queued_ns, now);
+}
+
+/*
+ * Whether the first attended task that waits in @there is left to the CPU of that domain which was called for it. Called, a CPU may take a
+ * moment to come; meanwhile one of another domain may look, and would move the task.
+ */
+static __always_inline bool is_expected(u32 there, u32 queue, u64 now)
+{
+	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_ATTENDED, there, queue % FAIR_QUEUES));
+	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
+
+	return tctx && tctx->is_expected && !may_move(tctx, now);
+}
+
+/* Has @cpu run the first of the attended tasks of any other domain than @here that may move. */
+__noinline bool take_attended_elsewhere(s32 cpu, u32 here, u64 now)
+{
+	u64 elsewhere = attended_in & ~bit_of(here);
+	u32 i, there, queue = 0;
+
+	if (!elsewhere)
+		return false;
+	bpf_for(i, 1, nr_domains) {
+		there = placement_near(here, i) % DOMAINS;
+		if (elsewhere & bit_of(there) && first_attended_key(cpu, there, &queue) && !is_expected(there, queue, now) &&
+		    take_attended(there))
+			return true;
+	}
+	return false;
+}
+
+/* Whether an attended task of @domain waits for @cpu, which goes idle. If that is left to its own domain, @cpu is called later. */
+__noinline bool attended_waits_for(s32 cpu, u32 domain, u64 now)
+{
+	u32 queue = 0;
+
+	if (!first_attended_key(cpu, domain, &queue))
+		return false;
+	if (domain == domain_of(cpu) || !is_expected(domain, queue, now))
+		return true;
+	call_later(domain, cpu);
+	return false;
 }
 
 /* Takes an idle CPU for @p, which wakes up and which nobody waits for, or says how it is to have one. */

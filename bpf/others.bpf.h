@@ -540,9 +540,7 @@ __noinline bool party_waits_for(s32 cpu, u32 domain, u64 now)
 /* Whether any queue of @domain does. */
 __noinline bool domain_waits_for(s32 cpu, u32 domain, u64 now)
 {
-	u32 queue = 0;
-
-	return first_attended_key(cpu, domain, &queue) || party_waits_for(cpu, domain, now) ||
+	return attended_waits_for(cpu, domain, now) || party_waits_for(cpu, domain, now) ||
 	       waits_for(cpu, queue_in(DSQ_OVERDUE, domain, 0)) || waits_for(cpu, queue_in(DSQ_IDLE, domain, 0));
 }
 

@@ -542,7 +542,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	/* Also when its first may not run here: others behind it may. */
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
-	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(domain))) {
+	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(cpu, domain, now))) {
 		goes_on_with(cpu, cctx, false);
 		if (policy == APPEASE_POLICY_APPEASE && key &&
 		    scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, domain, first % FAIR_QUEUES)) > 0)

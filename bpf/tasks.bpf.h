@@ -108,6 +108,7 @@ struct task_ctx {
 	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
 	u32 packed;	/* it opens no further CPU */
 	u32 has_woken;	/* its wake-up was noted when its CPU was chosen */
+	u32 is_expected;	/* attended: the CPU that was called for it was of the domain where it waits */
 };
 
 struct {
