@@ -571,7 +571,7 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 				key = standing.key;
 			} else if (wakes_up && policy_before(tctx->queued_ns + KTHREAD_PAUSE_NS, now)) {
 				tctx->queued_ns = now;
-				maybe_background = true;
+				rare_fills(RARE_BACKGROUND);
 				scx_bpf_dsq_insert(p, DSQ_BACKGROUND, slice_ns, enq_flags);
 				kick_idle(p);
 				return 0;

@@ -109,6 +109,39 @@ static __always_inline u64 queue_in(u64 kind, u32 domain, u32 queue)
 	return kind + (nr_domains > 1 ? domain * DOMAIN_QUEUES : 0) + queue;
 }
 
+/*
+ * Marks of queues that may hold a task: in @waiting, and in @used since the last look. One is about to be put into the queue of @bit.
+ *
+ * A look takes @used away, and asks the queues that are not among it. What comes in meanwhile marks @used first: where the look then clears
+ * @waiting, it sees that mark, and puts the bit back.
+ */
+static __always_inline void mark_filled(u64 *waiting, u64 *used, u64 bit)
+{
+	if (*waiting & *used & bit)
+		return;
+	__sync_fetch_and_or(used, bit);
+	__sync_fetch_and_or(waiting, bit);
+}
+
+/* Begins a look. The bits of queues that got nothing since the last one. */
+static __always_inline u64 begin_marks(u64 *waiting, u64 *used)
+{
+	u64 filled = __sync_fetch_and_and(used, 0);
+
+	return *(volatile u64 *)waiting & ~filled;
+}
+
+/* The look found the queues of @empty, of those bits, empty. */
+static __always_inline void mark_empty(u64 *waiting, u64 *used, u64 empty)
+{
+	u64 filled;
+
+	__sync_fetch_and_and(waiting, ~empty);
+	filled = *(volatile u64 *)used & empty;
+	if (filled)
+		__sync_fetch_and_or(waiting, filled);
+}
+
 /* Number of the lowest bit in @bits, which is not 0. */
 static __always_inline u32 lowest_bit(u64 bits)
 {

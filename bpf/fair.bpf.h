@@ -75,8 +75,7 @@ static __always_inline void fair_queue_fills(u32 queue, u32 index)
 
 	if (domain->attended & domain->attended_used & bit)
 		return;
-	__sync_fetch_and_or(&domain->attended, bit);
-	__sync_fetch_and_or(&domain->attended_used, bit);
+	mark_filled(&domain->attended, &domain->attended_used, bit);
 	if (nr_domains > 1)
 		__sync_fetch_and_or(&attended_in, bit_of(index));
 }
@@ -98,13 +97,12 @@ static __always_inline void fair_queue_is_empty(u32 queue)
 static __noinline int forget_fair_queues(u32 index)
 {
 	struct domain *domain = domain_at(index);
-	u64 used = domain->attended_used;
+	u64 idle = begin_marks(&domain->attended, &domain->attended_used);
 	u32 i;
 
-	domain->attended_used = 0;
 	bpf_for(i, 0, FAIR_QUEUES) {
-		if (domain->attended & ~used & bit_of(i) && !scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, index, i)))
-			__sync_fetch_and_and(&domain->attended, ~bit_of(i));
+		if (idle & bit_of(i) && !scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, index, i)))
+			mark_empty(&domain->attended, &domain->attended_used, bit_of(i));
 	}
 	if (nr_domains > 1 && !domain->attended) {
 		__sync_fetch_and_and(&attended_in, ~bit_of(index));

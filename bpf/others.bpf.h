@@ -93,7 +93,7 @@ __noinline int leave_owed(struct task_ctx *tctx __arg_nonnull)
 /* Queues @p, whose party is lost, among the overdue tasks. */
 static __always_inline int enqueue_lost(struct task_struct *p, u64 enq_flags)
 {
-	maybe_overdue = true;
+	rare_fills(RARE_OVERDUE);
 	scx_bpf_dsq_insert(p, queue_in(DSQ_OVERDUE, domain_of(scx_bpf_task_cpu(p)), 0), slice_ns, enq_flags);
 	return 0;
 }
@@ -191,7 +191,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	tctx->queued_ns = now;
 	count_sched(CNT_OTHER);
 	if (lane == APPEASE_LANE_IDLE) {
-		maybe_idle = true;
+		rare_fills(RARE_IDLE);
 		scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_IDLE, domain, 0), slice_ns, vtime, enq_flags);
 		kick_idle(p);
 		return 0;
@@ -360,32 +360,39 @@ __noinline bool take_hindmost(u32 here)
 	return false;
 }
 
-static __always_inline bool take(u64 dsq, bool *maybe)
+/* Has this CPU run the first task in @dsq, which is @queue, that may. */
+static __always_inline bool take(u64 dsq, enum rare queue)
 {
-	if (!may_hold(maybe))
+	if (!may_hold(queue))
 		return false;
 	if (scx_bpf_dsq_move_to_local(dsq, 0))
 		return true;
-	if (knows_queues())
-		*maybe = false;
+	rare_is_empty(queue);
 	return false;
+}
+
+/* Whether an overdue task waits in @domain. */
+static __always_inline bool overdue_waits(u32 domain)
+{
+	return may_hold(RARE_OVERDUE) && scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
 }
 
 /* Whether an overdue task may go first. */
 static __always_inline bool is_overdue_due(const struct cpu_ctx *cctx, u32 domain, u64 now)
 {
-	return may_hold(&maybe_overdue) && !policy_before(now, cctx->next_overdue_ns) &&
-	       (scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0 || (may_hold_pinned(cctx) && cctx->pinned & 1));
+	return !policy_before(now, cctx->next_overdue_ns) &&
+	       (overdue_waits(domain) || may_hold_pinned_overdue(cctx));
 }
 
 /* Takes an overdue task: of the domain, or one that waits for @cpu alone, by turns. */
 static __always_inline bool take_from_overdue(s32 cpu, struct cpu_ctx *cctx)
 {
-	if (!has_more_cpus())
-		return take(queue_in(DSQ_OVERDUE, domain_of(cpu), 0), &maybe_overdue);
+	u64 queue = queue_in(DSQ_OVERDUE, domain_of(cpu), 0);
+
+	if (!may_hold_pinned_overdue(cctx))
+		return take(queue, RARE_OVERDUE);
 	cctx->pinned_turn = !cctx->pinned_turn;
-	return (cctx->pinned_turn && take_pinned_overdue(cpu, cctx)) ||
-	       scx_bpf_dsq_move_to_local(queue_in(DSQ_OVERDUE, domain_of(cpu), 0), 0) || take_pinned_overdue(cpu, cctx);
+	return (cctx->pinned_turn && take_pinned_overdue(cpu)) || take(queue, RARE_OVERDUE) || take_pinned_overdue(cpu);
 }
 
 /*
@@ -410,11 +417,11 @@ static __always_inline bool take_any_overdue(s32 cpu, struct cpu_ctx *cctx)
 	u64 queue = queue_in(DSQ_OVERDUE, domain, 0), time_ns = longest_wait_ns * domain_at(domain)->nr_online;
 	s32 waiting;
 
-	if (!may_hold(&maybe_overdue))
+	if (!may_hold(RARE_OVERDUE) && !may_hold_pinned_overdue(cctx))
 		return false;
 	waiting = scx_bpf_dsq_nr_queued(queue);
 	/* Those of this CPU alone have no other. */
-	if (may_hold_pinned(cctx) && cctx->pinned & 1)
+	if (may_hold_pinned_overdue(cctx))
 		waiting += scx_bpf_dsq_nr_queued(pinned_queue(cpu, 0)) * (s32)domain_at(domain)->nr_online;
 	if (!take_from_overdue(cpu, cctx))
 		return false;
@@ -457,7 +464,7 @@ __noinline bool take_other(s32 cpu, u64 now, bool runs_other)
 		return true;
 	if (runs_other)
 		return false;
-	return (nr_domains > 1 && take_party_elsewhere(domain, now)) || take(queue_in(DSQ_IDLE, domain, 0), &maybe_idle);
+	return (nr_domains > 1 && take_party_elsewhere(domain, now)) || take(queue_in(DSQ_IDLE, domain, 0), RARE_IDLE);
 }
 
 /* Takes what no CPU of another domain has come to: attended tasks and parties were looked for before. */
@@ -467,8 +474,7 @@ __noinline bool take_elsewhere(u32 here)
 
 	bpf_for(i, 1, nr_domains) {
 		there = placement_near(here, i) % DOMAINS;
-		if (scx_bpf_dsq_move_to_local(queue_in(DSQ_OVERDUE, there, 0), 0) ||
-		    scx_bpf_dsq_move_to_local(queue_in(DSQ_IDLE, there, 0), 0))
+		if (take(queue_in(DSQ_OVERDUE, there, 0), RARE_OVERDUE) || take(queue_in(DSQ_IDLE, there, 0), RARE_IDLE))
 			return true;
 	}
 	return false;
@@ -493,10 +499,10 @@ __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domai
 	return first && policy_before(deadline_of(tctx), first->scx.dsq_vtime);
 }
 
-/* Whether a queue begins with a task that may run on @cpu. */
-__noinline bool waits_for(s32 cpu, u64 dsq)
+/* Whether @dsq, which is @queue, begins with a task that may run on @cpu. */
+static __always_inline bool rare_waits_for(s32 cpu, u64 dsq, enum rare queue)
 {
-	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(dsq);
+	struct task_struct *first = may_hold(queue) ? __COMPAT_scx_bpf_dsq_peek(dsq) : NULL;
 
 	return first && bpf_cpumask_test_cpu(cpu, first->cpus_ptr);
 }
@@ -541,7 +547,8 @@ __noinline bool party_waits_for(s32 cpu, u32 domain, u64 now)
 __noinline bool domain_waits_for(s32 cpu, u32 domain, u64 now)
 {
 	return attended_waits_for(cpu, domain, now) || party_waits_for(cpu, domain, now) ||
-	       waits_for(cpu, queue_in(DSQ_OVERDUE, domain, 0)) || waits_for(cpu, queue_in(DSQ_IDLE, domain, 0));
+	       rare_waits_for(cpu, queue_in(DSQ_OVERDUE, domain, 0), RARE_OVERDUE) ||
+	       rare_waits_for(cpu, queue_in(DSQ_IDLE, domain, 0), RARE_IDLE);
 }
 
 #endif

@@ -272,8 +272,7 @@ static __always_inline void party_fills(struct party *party, u32 index, struct d
 	rise_to(party, domain->clock - credit);
 	if (domain->party_waiting[word] & domain->party_used[word] & bit)
 		return;
-	__sync_fetch_and_or(&domain->party_waiting[word], bit);
-	__sync_fetch_and_or(&domain->party_used[word], bit);
+	mark_filled(&domain->party_waiting[word], &domain->party_used[word], bit);
 	__sync_fetch_and_or(&domain->party_words, 1ULL << word);
 }
 
@@ -297,14 +296,14 @@ static __noinline int forget_parties(u32 index)
 	u32 word, i;
 
 	bpf_for(word, 0, PARTY_WORDS) {
-		u64 idle = domain->party_waiting[word % PARTY_WORDS] & ~domain->party_used[word % PARTY_WORDS];
+		u64 *waiting = &domain->party_waiting[word % PARTY_WORDS], *used = &domain->party_used[word % PARTY_WORDS];
+		u64 idle = begin_marks(waiting, used);
 
-		domain->party_used[word % PARTY_WORDS] = 0;
 		if (!idle)
 			continue;
 		bpf_for(i, 0, 64) {
 			if (idle >> i & 1 && !scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, index, word * 64 + i)))
-				__sync_fetch_and_and(&domain->party_waiting[word % PARTY_WORDS], ~(1ULL << i));
+				mark_empty(waiting, used, 1ULL << i);
 		}
 		if (!domain->party_waiting[word % PARTY_WORDS])
 			__sync_fetch_and_and(&domain->party_words, ~(1ULL << word));

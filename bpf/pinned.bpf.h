@@ -179,10 +179,16 @@ __noinline bool take_pinned(u32 rival)
 	return scx_bpf_dsq_move_to_local(queue, 0);
 }
 
-/* Takes a task that waited too long for @cpu alone, that of @cctx. */
-static __always_inline bool take_pinned_overdue(s32 cpu, const struct cpu_ctx *cctx)
+/* Whether a task that waited too long for the CPU of @cctx alone may wait. */
+static __always_inline bool may_hold_pinned_overdue(const struct cpu_ctx *cctx)
 {
-	return may_hold_pinned(cctx) && cctx->pinned & 1 && scx_bpf_dsq_move_to_local(pinned_queue(cpu, 0), 0);
+	return may_hold_pinned(cctx) && cctx->pinned & 1;
+}
+
+/* Takes such a task; @cpu is this one. */
+static __always_inline bool take_pinned_overdue(s32 cpu)
+{
+	return scx_bpf_dsq_move_to_local(pinned_queue(cpu, 0), 0);
 }
 
 #endif

@@ -41,7 +41,7 @@ static __noinline int scan_to(u64 dsq, u64 overdue, u64 since)
 
 		if (tctx && policy_before(tctx->queued_ns, since) &&
 		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, overdue, 0)) {
-			maybe_overdue = true;
+			rare_fills(RARE_OVERDUE);
 			count_sched(CNT_OVERDUE);
 		}
 		if (++scanned_of_queue >= SCAN_MAX)
@@ -158,7 +158,8 @@ static __noinline int scan_parties(u32 index, u64 now)
 static __noinline int scan_domain(u32 index, u64 now)
 {
 	scan_attended(index, now);
-	scan(queue_in(DSQ_IDLE, index, 0), index, now - longest_wait_ns);
+	if (may_hold(RARE_IDLE))
+		scan(queue_in(DSQ_IDLE, index, 0), index, now - longest_wait_ns);
 	scan_parties(index, now);
 	forget_fair_queues(index);
 	forget_parties(index);
@@ -307,6 +308,25 @@ static __always_inline void see_off(void)
 	scx_bpf_put_cpumask(online);
 }
 
+/* Which of the rare queues hold nothing, and got nothing since the last look. */
+static __noinline int forget_rare(void)
+{
+	u64 empty = begin_marks(&rare_waiting, &rare_used);
+	u32 i;
+
+	if (empty & RARE_BACKGROUND && scx_bpf_dsq_nr_queued(DSQ_BACKGROUND) > 0)
+		empty &= ~(u64)RARE_BACKGROUND;
+	bpf_for(i, 0, empty ? nr_domains : 0) {
+		if (scx_bpf_dsq_nr_queued(queue_in(DSQ_IDLE, i, 0)) > 0)
+			empty &= ~(u64)RARE_IDLE;
+		if (scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, i, 0)) > 0)
+			empty &= ~(u64)RARE_OVERDUE;
+	}
+	if (empty)
+		mark_empty(&rare_waiting, &rare_used, empty);
+	return 0;
+}
+
 static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 {
 	u64 now = scx_bpf_now();
@@ -317,7 +337,9 @@ static int scan_queues(void *map, int *key, struct bpf_timer *timer)
 		scan_domain(i, now);
 	bpf_for(i, 0, has_more_cpus() ? nr_cpus : 0)
 		scan_pinned(i, now);
-	scan(DSQ_BACKGROUND, 0, now - longest_wait_ns);
+	if (may_hold(RARE_BACKGROUND))
+		scan(DSQ_BACKGROUND, 0, now - longest_wait_ns);
+	forget_rare();
 	if (nr_domains > 1) {
 		compare_clocks();
 		share_out();

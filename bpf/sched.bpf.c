@@ -295,7 +295,7 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u32 domain, u64 now
 	if (now - cctx->epoch_start_ns < epoch_ns)
 		return;
 	note_use(cctx, now - cctx->epoch_start_ns);
-	has_work = runs_other || others_may_wait(domain) || may_hold_pinned(cctx) || scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0)) > 0;
+	has_work = runs_other || others_may_wait(domain) || may_hold_pinned(cctx) || overdue_waits(domain);
 	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, had_of_share(cctx), has_work);
 	cctx->epoch_start_ns = now;
 	cctx->other_ns = 0;
@@ -307,7 +307,7 @@ static __always_inline bool take_due(s32 cpu, struct cpu_ctx *cctx, u64 now, boo
 {
 	cctx->overdue_until_ns = progress_overdue_until(cctx->overdue_until_ns, now, cctx->unpaid_ns);
 	cctx->unpaid_ns = 0;
-	if (!runs_other && !others_may_wait(domain_of(cpu)) && !may_hold_pinned(cctx) && !maybe_overdue && !maybe_idle)
+	if (!runs_other && !others_may_wait(domain_of(cpu)) && !may_hold_pinned(cctx) && !may_hold(RARE_OVERDUE | RARE_IDLE))
 		cctx->rested_ns = now;
 	else if (progress_owed(now, cctx->epoch_start_ns, epoch_ns, had_of_share(cctx), cctx->share_ns))
 		return take_other(cpu, now, runs_other);
@@ -379,7 +379,7 @@ __noinline int move_lifted_in(u32 domain, u64 mono)
 	struct party_look *look;
 	u32 i, index;
 
-	if (may_hold(&maybe_idle))
+	if (may_hold(RARE_IDLE))
 		move_attended_from(queue_in(DSQ_IDLE, domain, 0), 0, mono);
 	look = others_may_wait(domain) ? begin_party_look(domain) : NULL;
 	if (!look)
@@ -415,7 +415,7 @@ __noinline int move_waiting_attended(void)
 		move_lifted_in(i, mono);
 	bpf_for(i, 0, has_more_cpus() ? nr_cpus : 0)
 		move_lifted_on(i, mono);
-	if (may_hold(&maybe_background))
+	if (may_hold(RARE_BACKGROUND))
 		move_attended_from(DSQ_BACKGROUND, 0, mono);
 	return 0;
 }
@@ -426,7 +426,7 @@ __noinline int move_waiting_attended(void)
  */
 static __always_inline bool background_is_late(u64 now)
 {
-	struct task_struct *first = may_hold(&maybe_background) ? __COMPAT_scx_bpf_dsq_peek(DSQ_BACKGROUND) : NULL;
+	struct task_struct *first = may_hold(RARE_BACKGROUND) ? __COMPAT_scx_bpf_dsq_peek(DSQ_BACKGROUND) : NULL;
 	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
 
 	return tctx && policy_before(tctx->queued_ns + longest_wait_ns / 4 * 3, now);
@@ -550,7 +550,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	goes_on_with(cpu, cctx, !standing.attended);
-	if ((!is_armed() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, &maybe_background))
+	if ((!is_armed() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, RARE_BACKGROUND))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */
 	if (standing.attended ||
@@ -567,7 +567,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (take_other(cpu, now, runs_other))
 		return;
 	/* It may not let go of the CPU for milliseconds, when the next event may come at any time. */
-	if (!prev_runnable && take(DSQ_BACKGROUND, &maybe_background))
+	if (!prev_runnable && take(DSQ_BACKGROUND, RARE_BACKGROUND))
 		return;
 	if (!prev_runnable) {
 		if (nr_domains > 1)
@@ -625,7 +625,7 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 			return;
 		}
 	}
-	if (waits_for(cpu, DSQ_BACKGROUND) || (has_more_cpus() && pinned_waits_for(cpu)))
+	if (rare_waits_for(cpu, DSQ_BACKGROUND, RARE_BACKGROUND) || (has_more_cpus() && pinned_waits_for(cpu)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 

@@ -189,11 +189,18 @@ struct {
 	__type(value, struct timer);
 } cpu_timers SEC(".maps");
 
+/* Queues that are mostly empty. The idle lane and overdue tasks have one in each domain. */
+enum rare {
+	RARE_BACKGROUND = 1,
+	RARE_IDLE = 2,
+	RARE_OVERDUE = 4,
+};
+
 /*
- * Whether a queue may hold something: set before each insertion, cleared by whoever finds the queue empty. Saves the
- * look-up of an empty queue at each dispatch.
+ * Those that may hold something, and those that got something since the last look; set before each insertion, and cleared as the bits
+ * of a domain's queues are (domains.bpf.h). Saves the look-up of an empty queue, some 200 instructions: a CPU that went idle made nine.
  */
-static bool maybe_background, maybe_idle, maybe_overdue;
+static u64 rare_waiting, rare_used;
 
 /*
  * On one CPU: so many tasks may be in the local queue because nobody else waited. Attended tasks that wake up go before them.
@@ -211,10 +218,23 @@ static __always_inline void insert_first(struct task_struct *p, u64 slice, u64 e
 /* On one CPU: the running task is being displaced by one that goes on with its turn. */
 static bool gives_way;
 
-/* With several CPUs the flags say nothing: another one may clear that of a queue which then holds a task. */
-static __always_inline bool may_hold(const bool *maybe)
+/* Whether one of @queues may hold something. */
+static __always_inline bool may_hold(u64 queues)
 {
-	return !knows_queues() || *maybe;
+	return rare_waiting & queues;
+}
+
+/* Something is about to be put into @queue. */
+static __always_inline void rare_fills(enum rare queue)
+{
+	mark_filled(&rare_waiting, &rare_used, queue);
+}
+
+/* @queue was found empty. */
+static __always_inline void rare_is_empty(enum rare queue)
+{
+	if (knows_queues())
+		rare_waiting &= ~(u64)queue;
 }
 
 static __always_inline u64 queue_of_kernel(s32 cpu)
@@ -225,7 +245,7 @@ static __always_inline u64 queue_of_kernel(s32 cpu)
 /* On one CPU: whether a task may wait in a queue of which nobody waits for any. */
 static __always_inline bool plain_may_wait(void)
 {
-	return others_may_wait(0) || maybe_overdue | maybe_idle | maybe_background;
+	return others_may_wait(0) || may_hold(RARE_BACKGROUND | RARE_IDLE | RARE_OVERDUE);
 }
 
 static __always_inline void count_sched(u32 which)
