@@ -61,7 +61,7 @@ static __always_inline void enqueue_first(struct task_struct *p, struct cpu_ctx 
 	struct task_ctx *tctx = curr && is_kthread(curr) ? try_task_ctx(curr) : NULL;
 	bool displaces = !curr || !is_kthread(curr) || (tctx && works_long(curr, tctx));
 
-	if (is_armed() && enq_flags & SCX_ENQ_WAKEUP && curr && !(curr->flags & PF_IDLE) && (!displaces || curr->prio < MAX_RT_PRIO)) {
+	if (is_serving() && enq_flags & SCX_ENQ_WAKEUP && curr && !(curr->flags & PF_IDLE) && (!displaces || curr->prio < MAX_RT_PRIO)) {
 		if (!cctx->kernel_waiting++)
 			cctx->kernel_since_ns = scx_bpf_now();
 		scx_bpf_dsq_insert(p, queue_of_kernel(cpu), slice_ns, enq_flags);

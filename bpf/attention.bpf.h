@@ -72,10 +72,11 @@ struct handing {
 	u32 weight;	 /* of the request */
 };
 
-/* One word that all hooks look at first: nobody is served, so there is nothing to follow. */
+/* Words that all hooks, and the scheduler, look at first. */
 struct armed {
-	u64 until_ns;	/* latest end of any attention or loan right */
-	u32 on;
+	u64 until_ns;	/* latest end of any attention or loan right, or of a handler's time */
+	u32 on;		/* there is something to follow */
+	u32 serves;	/* somebody may be served; policy rsio also follows what is said before that */
 	u32 next_slot;
 	u64 last_id;
 	u64 lifts;	/* lifts so far: somebody who is queued already may have to be moved */
@@ -153,10 +154,15 @@ static __always_inline bool is_armed(void)
 	return policy != APPEASE_POLICY_STEADY && armed.on;
 }
 
-/* CLOCK_MONOTONIC. 0: nobody is served, so nobody asks for it. */
-static __always_inline u64 mono_if_armed(void)
+static __always_inline bool is_serving(void)
 {
-	return is_armed() ? bpf_ktime_get_ns() : 0;
+	return policy != APPEASE_POLICY_STEADY && armed.serves;
+}
+
+/* CLOCK_MONOTONIC. 0: nobody is served, so nobody asks for it. */
+static __always_inline u64 mono_if_serving(void)
+{
+	return is_serving() ? bpf_ktime_get_ns() : 0;
 }
 
 /* Whether messages are followed, each: policies appease and cas. */

@@ -73,7 +73,7 @@ __noinline bool displaces_on(s32 cpu, const struct task_ctx *wakee __arg_nonnull
 		keeps = keeps_from(curr, tctx, cctx, wakee, now, is_called);
 	if (keeps == PROGRESS_KEEPS || (keeps && cctx->is_timed))
 		return false;
-	if (is_armed()) {
+	if (is_serving()) {
 		/* It may have begun to serve somebody since it was queued. */
 		judge(curr, bpf_ktime_get_ns(), &standing);
 		if (standing.attended)

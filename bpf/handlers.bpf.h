@@ -312,6 +312,7 @@ __noinline int activate_handler(u64 object, u32 rule, u32 access, u64 now)
 	handler->channels[best].rule = rule;
 	handler->channels[best].until_ns = now + sys_expire_ns;
 	handler->primary_until_ns = now + sys_expire_ns;
+	serve(handler->primary_until_ns);
 	handler->access |= access;
 	handler->activated_ns = now;
 	prolong(tgid);

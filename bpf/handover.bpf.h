@@ -83,7 +83,7 @@ static __always_inline bool answers(struct task_struct *p, u64 enq_flags)
 	struct cpu_ctx *cctx;
 	u64 passed;
 
-	if (!skips_queues() || !(enq_flags & SCX_ENQ_WAKEUP) || !is_of_pair(p) || !is_of_pair(waker) || waker == p || is_armed() ||
+	if (!skips_queues() || !(enq_flags & SCX_ENQ_WAKEUP) || !is_of_pair(p) || !is_of_pair(waker) || waker == p || is_serving() ||
 	    nr_limits || domain->attended || domain->party_waiting[word_of(pair_party)] & bit_of(pair_party) ||
 	    waker->flags & PF_EXITING || waker->prio < MAX_RT_PRIO)
 		return false;

@@ -46,7 +46,7 @@ __noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tc
 __noinline int left_cpu(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
 {
 	struct standing standing = {};
-	u64 mono = mono_if_armed();
+	u64 mono = mono_if_serving();
 
 	if (mono)
 		judge(p, mono, &standing);

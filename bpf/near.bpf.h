@@ -103,7 +103,7 @@ __noinline s32 init_move_timer(u32 domain)
  */
 static __always_inline u64 stays_behind_kernel(struct task_struct *p, u64 now, u64 enq_flags)
 {
-	struct cpu_ctx *cctx = has_more_cpus() && !enq_flags && !is_armed() ? cpu_ctx_of(scx_bpf_task_cpu(p)) : NULL;
+	struct cpu_ctx *cctx = has_more_cpus() && !enq_flags && !is_serving() ? cpu_ctx_of(scx_bpf_task_cpu(p)) : NULL;
 	const struct cpumask *idle;
 	bool stays;
 	u64 had;

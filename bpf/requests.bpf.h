@@ -77,10 +77,18 @@ static __always_inline u32 current_tgid(void)
 	return bpf_get_current_pid_tgid() >> 32;
 }
 
+/* Somebody is served, until @until_ns if not for longer. */
+static __always_inline void serve(u64 until_ns)
+{
+	if (policy_before(armed.until_ns, until_ns))
+		armed.until_ns = until_ns;
+	armed.on = 1;
+	armed.serves = 1;
+}
+
 static __always_inline void arm(u64 now)
 {
-	armed.until_ns = now + attention_ns + retention_ns;
-	armed.on = 1;
+	serve(now + attention_ns + retention_ns);
 }
 
 /* Says that wake-ups by the current task on this CPU hand on @request, or an input event of @customer if that is NULL. */

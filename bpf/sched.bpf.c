@@ -78,7 +78,7 @@ __noinline s32 low_cpu(struct task_struct *p __arg_trusted, s32 prev_cpu, u64 mo
 /* Whether somebody waits for @p, which wakes up. Notes that it woke. */
 static __always_inline bool wakes_attended(struct task_struct *p, struct task_ctx *tctx)
 {
-	u64 mono = mono_if_armed();
+	u64 mono = mono_if_serving();
 
 	if (!mono)
 		return false;
@@ -119,7 +119,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 	} else if (packs && has_more_cpus() && !(wake_flags & SCX_WAKE_FORK)) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
-		cpu = tctx ? low_cpu(p, prev_cpu, mono_if_armed()) : -1;
+		cpu = tctx ? low_cpu(p, prev_cpu, mono_if_serving()) : -1;
 		is_idle = cpu >= 0 && cpu & LOW_IDLE;
 		if (tctx)
 			tctx->packed = cpu >= 0 && !is_idle;
@@ -139,7 +139,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			return cpu;
 
 		if (tctx) {
-			if (is_armed()) {
+			if (is_serving()) {
 				u64 mono = bpf_ktime_get_ns();
 
 				if (!tctx->has_woken)
@@ -166,7 +166,7 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
  */
 static __always_inline bool went_on(struct task_struct *p, u64 enq_flags)
 {
-	if (!skips_queues() || is_armed() || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
+	if (!skips_queues() || is_serving() || is_partial || is_kthread(p) || p->policy == SCHED_IDLE_POLICY ||
 	    p->policy == SCHED_BATCH_POLICY || nr_limits || nr_idle_groups || domain_at(0)->attended || plain_may_wait())
 		return false;
 	if (enq_flags & SCX_ENQ_WAKEUP) {
@@ -221,7 +221,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	has_woken = nr_domains > 1 && tctx->has_woken;
 	if (has_woken)
 		tctx->has_woken = 0;
-	mono = mono_if_armed();
+	mono = mono_if_serving();
 	if (mono && tctx->lane != APPEASE_LANE_KERNEL)
 		judge(p, mono, &standing);
 	charge(p, tctx, mono, &standing);
@@ -407,7 +407,7 @@ __noinline int move_waiting_attended(void)
 		moves_seen = armed.moves;
 		move_attended_from(armed.moved_from, armed.moved_pid, bpf_ktime_get_ns());
 	}
-	if (!armed.on || armed.lifts == lifts_seen)
+	if (!armed.serves || armed.lifts == lifts_seen)
 		return 0;
 	lifts_seen = armed.lifts;
 	mono = bpf_ktime_get_ns();
@@ -468,7 +468,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (prev)
 		tctx = try_task_ctx(prev);
 	if (tctx) {
-		mono = mono_if_armed();
+		mono = mono_if_serving();
 		if (mono && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
 			judge(prev, mono, &standing);
 		charge(prev, tctx, mono, &standing);
@@ -550,7 +550,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	goes_on_with(cpu, cctx, !standing.attended);
-	if ((!is_armed() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, RARE_BACKGROUND))
+	if ((!is_serving() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, RARE_BACKGROUND))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */
 	if (standing.attended ||
@@ -753,7 +753,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 	party = try_party(tctx->group);
 	tctx->party = tctx->group;
 	tctx->vtime = party ? party->clock : 0;
-	if (policy == APPEASE_POLICY_CAS && args->fork && p->pid == p->tgid && is_armed()) {
+	if (policy == APPEASE_POLICY_CAS && args->fork && p->pid == p->tgid && is_serving()) {
 		tctx->made_ns = bpf_ktime_get_ns();
 		tctx->start_ns = SHARE_START_NS;
 	}

@@ -31,22 +31,24 @@
 char _license[] SEC("license") = "GPL";
 
 /*
- * Called by the daemon now and then: stands the hooks down when nobody has been served for a while. An event that arrives
- * meanwhile arms them again. Not in policy rsio: what was said just before an event makes cohandlers, too.
+ * Called by the daemon now and then: stands the scheduler and the hooks down when nobody has been served for a while. An event that
+ * arrives meanwhile arms them again. In policy rsio the hooks go on: what was said just before an event makes cohandlers, too.
  */
 SEC("syscall")
 int appease_stand_down(void *ctx)
 {
 	u64 until;
 
-	if (!armed.on || !follows_messages())
+	if (!armed.serves)
 		return 0;
 	until = armed.until_ns;
 	if (policy_before(bpf_ktime_get_ns(), until))
 		return 0;
+	if (follows_messages())
+		armed.on = 0;
 	/* An exchange, for the order of what comes next. */
-	__sync_lock_test_and_set(&armed.on, 0);
+	__sync_lock_test_and_set(&armed.serves, 0);
 	if (*(volatile u64 *)&armed.until_ns != until)
-		armed.on = 1;
+		armed.on = armed.serves = 1;
 	return 0;
 }
