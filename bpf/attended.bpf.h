@@ -502,6 +502,8 @@ __noinline int enqueue_attended(struct task_struct *p __arg_trusted, struct task
 				const struct standing *standing __arg_nonnull, u64 mono, u64 enq_flags)
 {
 	u64 key = key_in_queue(standing->key, mono);
+	/* Who says that it is batch work is in no hurry when it wakes up. */
+	bool may_displace = enq_flags & SCX_ENQ_WAKEUP && p->policy != SCHED_BATCH_POLICY;
 
 	tctx->lane = APPEASE_LANE_ATTENDED;
 	count_sched(CNT_ATTENDED);
@@ -510,10 +512,9 @@ __noinline int enqueue_attended(struct task_struct *p __arg_trusted, struct task
 	 * Several tasks may work for one request. The one that was woken last has the data. Its waker,
 	 * which it displaced, has passed them on and mostly cleans up, so it comes a turn later.
 	 */
-	if (!(enq_flags & SCX_ENQ_WAKEUP))
+	if (!may_displace)
 		key += slice_ns;
-	enqueue_by_key(p, tctx, key, standing->on_loan ? loan_ns : slice_ns, mono,
-		       enq_flags & SCX_ENQ_WAKEUP, enq_flags);
+	enqueue_by_key(p, tctx, key, standing->on_loan ? loan_ns : slice_ns, mono, may_displace, enq_flags);
 	return 0;
 }
 

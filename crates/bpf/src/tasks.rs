@@ -132,6 +132,20 @@ pub fn set_class(tid: u32, class: Class) -> io::Result<()> {
     set_attributes(tid, attr)
 }
 
+/// Has this thread displace nobody when it wakes up: it becomes batch work, and keeps its nice value. One that was given another class
+/// than the usual one keeps that.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn be_patient() -> io::Result<()> {
+    let mut attr = attributes(0)?;
+    if attr.sched_policy != libc::SCHED_OTHER.unsigned_abs() {
+        return Ok(());
+    }
+    attr.sched_policy = libc::SCHED_BATCH.unsigned_abs();
+    set_attributes(0, attr)
+}
+
 /// Has this thread go before all realtime ones, for `runtime` of each `period`; whether the kernel reserves that. Else it is one of the
 /// first among them.
 ///

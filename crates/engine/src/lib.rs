@@ -26,4 +26,5 @@ pub mod restore;
 pub mod seams;
 mod shutdown;
 
+pub use appease_bpf::tasks::be_patient;
 pub use error::Error;
