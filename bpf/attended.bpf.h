@@ -336,14 +336,18 @@ __noinline s32 init_stay_timer(u32 cpu)
 }
 
 /*
- * The domain in which @p waits for @victim: that one's, unless @p was woken where its data is. Then this CPU may be free sooner than the
- * data would get to another cache.
+ * The domain in which @p waits for @victim: that one's, unless @p was woken where its data is, and this CPU has a turn to give, see call().
+ * Then it may be free sooner than the data would get to another cache.
  */
 static __always_inline u32 waits_in(struct task_struct *p, s32 victim)
 {
 	u32 home = domain_of(scx_bpf_task_cpu(p));
+	struct cpu_ctx *cctx;
 
-	return victim < 0 || (!fast_domains && domain_here() == home) ? home : domain_of(victim);
+	if (victim < 0)
+		return home;
+	cctx = !fast_domains && domain_here() == home ? this_cpu_ctx() : NULL;
+	return cctx && !cctx->stays && bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr) ? home : domain_of(victim);
 }
 
 /*

@@ -8,8 +8,8 @@
  *
  * What a kernel thread displaces stays where it is while any CPU is idle and nobody is served: kernel threads are mostly done in a moment.
  *
- * What somebody waits for displaces plain work of its own domain, and other domains leave it to the CPU that was called for it, for as
- * long. Where none runs, it takes any idle CPU at once. So do new tasks, which have nothing in a cache yet, and a task that another one
+ * What somebody waits for displaces plain work of its own domain, and other domains leave it to the CPU that was called for it, for
+ * PLACEMENT_MOVE_NS, too. Where none runs, it takes any idle CPU at once. So do new tasks, which have nothing in a cache yet, and a task that another one
  * wakes which is about to sleep (SCX_WAKE_SYNC): its data is there.
  *
  * Limits: the timer calls one CPU. If that has got other work meanwhile, the next task that is queued sets it again.
@@ -172,15 +172,17 @@ static __always_inline bool may_move(const struct task_ctx *tctx, u64 now)
 }
 
 /*
- * Whether the first attended task that waits in @there is left to the CPU of that domain which was called for it. Called, a CPU may take a
- * moment to come; meanwhile one of another domain may look, and would move the task.
+ * Whether the attended task that waits in @queue of @there is left to the CPU of that domain which was called for it. Called, a CPU may
+ * take a moment to come; meanwhile one of another domain may look, and would move the task. Where a second one waits, the CPU may come for
+ * that.
  */
 static __always_inline bool is_expected(u32 there, u32 queue, u64 now)
 {
-	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_ATTENDED, there, queue % FAIR_QUEUES));
+	u64 dsq = queue_in(DSQ_ATTENDED, there, queue % FAIR_QUEUES);
+	struct task_struct *first = __COMPAT_scx_bpf_dsq_peek(dsq);
 	struct task_ctx *tctx = first ? try_task_ctx(first) : NULL;
 
-	return tctx && tctx->is_expected && !may_move(tctx, now);
+	return tctx && tctx->is_expected && !may_move(tctx, now) && scx_bpf_dsq_nr_queued(dsq) <= 1;
 }
 
 /* Has @cpu run the first of the attended tasks of any other domain than @here that may move. */
@@ -193,8 +195,10 @@ __noinline bool take_attended_elsewhere(s32 cpu, u32 here, u64 now)
 		return false;
 	bpf_for(i, 1, nr_domains) {
 		there = placement_near(here, i) % DOMAINS;
-		if (elsewhere & bit_of(there) && first_attended_key(cpu, there, &queue) && !is_expected(there, queue, now) &&
-		    take_attended(there))
+		if (!(elsewhere & bit_of(there)) || (first_attended_key(cpu, there, &queue) && is_expected(there, queue, now)))
+			continue;
+		/* Also when its first may not run here: others behind it may. */
+		if (take_attended(there))
 			return true;
 	}
 	return false;

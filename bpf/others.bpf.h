@@ -209,8 +209,13 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 			hurries = false;
 		}
 	}
-	/* At the end of a turn it has wanted the CPU all the time, and what it lacks is its own, as far as domains forgive. */
-	enqueue_in_party(p, tctx, party, index, domain, wakes_up ? credit : PLACEMENT_LAG_NS, now, enq_flags);
+	/*
+	 * At the end of a turn it has wanted the CPU all the time, and what it lacks is its own, as far as domains forgive. Not if none of its tasks
+	 * queued up for as long: then it slept, and came to this turn past the queues.
+	 */
+	if (!wakes_up && policy_before(now, party->used_ns + PLACEMENT_LAG_NS))
+		credit = PLACEMENT_LAG_NS;
+	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
 	cpu = hurries && wakes_up ? displaces_other(p, tctx, domain, now, is_called) : -1;
 	if (cpu >= 0) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */

@@ -39,10 +39,10 @@ static __noinline int scan_to(u64 dsq, u64 overdue, u64 since)
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
-		if (tctx && policy_before(tctx->queued_ns, since) &&
-		    scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, overdue, 0)) {
+		if (tctx && policy_before(tctx->queued_ns, since)) {
 			rare_fills(RARE_OVERDUE);
-			count_sched(CNT_OVERDUE);
+			if (scx_bpf_dsq_move(BPF_FOR_EACH_ITER, p, overdue, 0))
+				count_sched(CNT_OVERDUE);
 		}
 		if (++scanned_of_queue >= SCAN_MAX)
 			break;

@@ -344,6 +344,7 @@ __noinline int move_attended_from(u64 dsq, u64 pid, u64 mono)
 				if (!tctx)
 					continue;
 				note_turn(p, tctx, &standing, false);
+				tctx->is_expected = 0;
 				queue = fair_queue_of(tctx->turn_for);
 				domain = attended_domain_of(scx_bpf_task_cpu(p));
 				fair_catches_up(queue);

@@ -65,7 +65,7 @@ fn run(args: &Args) -> Result<ExitCode> {
         Command::Reload => print(&channel::reloaded(connect(run_dir)?.reload()?))?,
         Command::X11(x11) => {
             logging::start(x11.verbose);
-            // The X server wakes it while it serves a key. What the agent does has time until that is done.
+            // The X server wakes it while it serves the first key after a pause. What the agent does has time until that is done.
             if let Err(error) = appease_engine::be_patient() {
                 tracing::warn!("cannot become batch work: {error}; the agent delays the X server a little");
             }
