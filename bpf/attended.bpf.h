@@ -335,6 +335,12 @@ __noinline s32 init_stay_timer(u32 cpu)
 	return ready_timer(stay_timers, cpu, stay_is_over);
 }
 
+/* Whether this CPU, that of @cctx, has a turn to give to @p, which was woken here. One at a time. */
+static __always_inline bool has_turn_for(const struct cpu_ctx *cctx, struct task_struct *p)
+{
+	return cctx && !cctx->stays && bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr);
+}
+
 /*
  * The domain in which @p waits for @victim: that one's, unless @p was woken where its data is, and this CPU has a turn to give, see call().
  * Then it may be free sooner than the data would get to another cache.
@@ -342,17 +348,14 @@ __noinline s32 init_stay_timer(u32 cpu)
 static __always_inline u32 waits_in(struct task_struct *p, s32 victim)
 {
 	u32 home = domain_of(scx_bpf_task_cpu(p));
-	struct cpu_ctx *cctx;
 
-	if (victim < 0)
+	if (victim < 0 || (!fast_domains && domain_here() == home && has_turn_for(this_cpu_ctx(), p)))
 		return home;
-	cctx = !fast_domains && domain_here() == home ? this_cpu_ctx() : NULL;
-	return cctx && !cctx->stays && bpf_cpumask_test_cpu(bpf_get_smp_processor_id(), p->cpus_ptr) ? home : domain_of(victim);
+	return domain_of(victim);
 }
 
 /*
- * @p waits in @queue of @domain, and @victim is to come for it; unless this CPU, which woke it, is free before that. One at a time: it
- * has but one turn to give.
+ * @p waits in @queue of @domain, and @victim is to come for it; unless this CPU, which woke it, is free before that.
  */
 static __always_inline void call(struct task_struct *p, u32 queue, u32 domain, s32 victim)
 {
@@ -362,7 +365,7 @@ static __always_inline void call(struct task_struct *p, u32 queue, u32 domain, s
 
 	if (called)
 		called->is_called = 1;
-	if (cctx && timer && !cctx->stays && domain_of(here) == domain && bpf_cpumask_test_cpu(here, p->cpus_ptr)) {
+	if (timer && domain_of(here) == domain && has_turn_for(cctx, p)) {
 		cctx->stays = 1;
 		cctx->stays_in = queue;
 		cctx->next_cpu = victim;

@@ -113,14 +113,15 @@ static __always_inline u64 queue_in(u64 kind, u32 domain, u32 queue)
  * Marks of queues that may hold a task: in @waiting, and in @used since the last look. One is about to be put into the queue of @bit.
  *
  * A look takes @used away, and asks the queues that are not among it. What comes in meanwhile marks @used first: where the look then clears
- * @waiting, it sees that mark, and puts the bit back.
+ * @waiting, it sees that mark, and puts the bit back. False: it was marked already.
  */
-static __always_inline void mark_filled(u64 *waiting, u64 *used, u64 bit)
+static __always_inline bool mark_filled(u64 *waiting, u64 *used, u64 bit)
 {
 	if (*waiting & *used & bit)
-		return;
+		return false;
 	__sync_fetch_and_or(used, bit);
 	__sync_fetch_and_or(waiting, bit);
+	return true;
 }
 
 /* Begins a look. The bits of queues that got nothing since the last one. */

@@ -71,12 +71,8 @@ static __always_inline void fair_catches_up(u32 queue)
 static __always_inline void fair_queue_fills(u32 queue, u32 index)
 {
 	struct domain *domain = domain_at(index);
-	u64 bit = bit_of(queue);
 
-	if (domain->attended & domain->attended_used & bit)
-		return;
-	mark_filled(&domain->attended, &domain->attended_used, bit);
-	if (nr_domains > 1)
+	if (mark_filled(&domain->attended, &domain->attended_used, bit_of(queue)) && nr_domains > 1)
 		__sync_fetch_and_or(&attended_in, bit_of(index));
 }
 

@@ -265,15 +265,12 @@ static __always_inline void rise_to(struct party *party, u64 floor)
 /* A task is about to be put into the queue of @party, the one at @index, in @domain. */
 static __always_inline void party_fills(struct party *party, u32 index, struct domain *domain, u64 credit, u64 now)
 {
-	u64 bit = bit_of(index);
 	u32 word = word_of(index);
 
 	party->used_ns = now;
 	rise_to(party, domain->clock - credit);
-	if (domain->party_waiting[word] & domain->party_used[word] & bit)
-		return;
-	mark_filled(&domain->party_waiting[word], &domain->party_used[word], bit);
-	__sync_fetch_and_or(&domain->party_words, 1ULL << word);
+	if (mark_filled(&domain->party_waiting[word], &domain->party_used[word], bit_of(index)))
+		__sync_fetch_and_or(&domain->party_words, 1ULL << word);
 }
 
 /* The queue of the party at @index was found empty. */

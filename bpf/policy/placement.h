@@ -31,7 +31,8 @@
  * Parts count tasks, not weights, so a party's heavy tasks may wait in one domain and its light ones in another. There virtual
  * times part. So a CPU that is to go on with a task of a party looks at the party's first one in one other domain, by chance:
  * what had PLACEMENT_DUE_NS less, in CPU time of the lighter of both, goes before. And a task that is queued at the end of a
- * turn keeps what it lacks, up to PLACEMENT_LAG_NS, where on one domain a slice is enough. What it is ahead is held against it as far.
+ * turn keeps what it lacks, up to PLACEMENT_LAG_NS, where on one domain a slice is enough; a party keeps it on any number. What it
+ * is ahead is held against it as far.
  *
  * Limits: with many domains, the one that is behind is found by one look of as many. Beyond PLACEMENT_FEW domains shares between
  * cgroups are even later. A first task that may not run here hides those behind it.

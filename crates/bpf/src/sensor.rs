@@ -276,7 +276,7 @@ impl Sensor {
         self.refused.push(hook);
     }
 
-    /// Stands the hooks down when nobody has been served for a while. To be called about once a second.
+    /// Stands the scheduler and, but for policy rsio, the hooks down when nobody has been served for a while. To be called about once a second.
     ///
     /// # Errors
     /// When the kernel does not run it.

@@ -275,7 +275,7 @@ impl<P: Platform> Daemon<P> {
             info!("a module arrived: attached to {}", hooks.join(", "));
         }
         if let Err(error) = live.eyes.stand_down() {
-            warn!("{error}; hooks cost a little also when nobody is served");
+            warn!("{error}; hooks and wake-ups cost a little also when nobody is served");
         }
     }
 

@@ -4,7 +4,7 @@
 //! No CPU scheduler has a say in it; priorities of clients have, which the extension SYNC offers to every client. So an
 //! agent, an ordinary client of an ordinary user, raises whoever has the focus.
 //!
-//! It sleeps while nothing changes: no key press wakes it. All decisions are in [`agent`], which needs no X server; [`display`]
+//! It sleeps while nothing changes: of key presses, the first after a pause alone wakes it. All decisions are in [`agent`], which needs no X server; [`display`]
 //! and [`focus`] are the only modules that speak to one.
 #![forbid(unsafe_code)]
 
