@@ -31,7 +31,7 @@ __noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tc
 	clock = clock_here(party, tctx->party);
 	/* The first process adopts orphans, and does not wait for their work. */
 	if (heir->party != tctx->party || next_pid == 1) {
-		owe(party, progress_leaves(tctx->vtime, clock, clock));
+		owe(party, progress_leaves(tctx->vtime, clock, clock, slice_ns));
 		tctx->handed_vtime = 0;
 		tctx->vtime = progress_start(tctx->vtime, clock, most);
 		return 0;

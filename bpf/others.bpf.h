@@ -82,7 +82,7 @@ __noinline int leave_owed(struct task_ctx *tctx __arg_nonnull)
 	u64 left;
 
 	if (party) {
-		left = progress_leaves(tctx->vtime, tctx->handed_vtime, clock_here(party, tctx->party));
+		left = progress_leaves(tctx->vtime, tctx->handed_vtime, clock_here(party, tctx->party), slice_ns);
 		if (left)
 			owe(party, left);
 	}

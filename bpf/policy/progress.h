@@ -200,11 +200,20 @@ static inline u64 progress_takes_over(u64 vtime, u64 owed_ns, u64 queue_vtime, u
 	return owed_ns < room ? owed_ns : room;
 }
 
-/* Debt that a task leaves, ns, which sleeps at @vtime and woke another one at @handed_vtime. */
-static inline u64 progress_leaves(u64 vtime, u64 handed_vtime, u64 queue_vtime)
+/*
+ * Debt that a task leaves, ns, which sleeps at @vtime and woke another one at @handed_vtime: what it is ahead of the clock since, and at least
+ * its last turn, of @slice_ns at most. For the turns before it waited itself. For that one it did not, also where the clock is
+ * ahead of it: the task that it woke has its place in the queue. (A ring whose members the clock had overtaken passed that place on for
+ * nothing, and had 2.3 times its part on four CPUs.)
+ */
+static inline u64 progress_leaves(u64 vtime, u64 handed_vtime, u64 queue_vtime, u64 slice_ns)
 {
-	u64 since = policy_before(handed_vtime, queue_vtime) ? queue_vtime : handed_vtime;
+	u64 since = vtime - slice_ns;
 
+	if (policy_before(queue_vtime, since))
+		since = queue_vtime;
+	if (policy_before(since, handed_vtime))
+		since = handed_vtime;
 	return policy_before(since, vtime) ? vtime - since : 0;
 }
 

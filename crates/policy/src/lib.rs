@@ -90,7 +90,7 @@ native! {
     /// What one takes over of that.
     progress_takes_over(vtime: u64, owed_ns: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// What one that sleeps leaves to be owed.
-    progress_leaves(vtime: u64, handed_vtime: u64, queue_vtime: u64) -> u64;
+    progress_leaves(vtime: u64, handed_vtime: u64, queue_vtime: u64, slice_ns: u64) -> u64;
     /// Turn of each of a crowd.
     progress_crowd_turn(time_ns: u64, waiting: u64) -> u64;
     /// What a task is likely to want at its next wake-up.

@@ -96,9 +96,10 @@ proptest! {
         [vtime, handed, clock, passed] in prop::array::uniform4(0..SECOND_NS),
         taker in 0..SECOND_NS,
     ) {
-        let left = progress_leaves(vtime, handed, clock);
+        let left = progress_leaves(vtime, handed, clock, SLICE_NS);
         prop_assert!(left <= vtime.saturating_sub(handed));
-        prop_assert!(left <= vtime.saturating_sub(clock));
+        prop_assert!(left <= vtime.saturating_sub(clock).max(SLICE_NS));
+        prop_assert!(left >= vtime.saturating_sub(handed).min(SLICE_NS));
         let still = progress_owed_still(left, clock, clock + passed, SLICE_NS);
         prop_assert_eq!(still, left.saturating_sub(passed.saturating_sub(SLICE_NS)));
         let taken = progress_takes_over(taker, still, clock + passed, SLICE_NS);
