@@ -98,14 +98,28 @@ static __always_inline int enqueue_lost(struct task_struct *p, u64 enq_flags)
 	return 0;
 }
 
-/* Queues @p in @party, the one at @index, and in a domain, or on its CPU. */
+/*
+ * Whether the task that wakes up now, of the party at @index, comes to a crowd in @domain: another task wakes it, an interrupt does not, and
+ * as many of the party wait as there are CPUs.
+ *
+ * Such a one has the deadline of a whole turn, and displaces nobody. By what it is likely to want, which is little, it would have a CPU
+ * at once, find one message, and sleep again. While it waits more is sent, and it reads that, too. (Processes of hackbench beside four hogs on
+ * four CPUs slept 3.4 times as often as under EEVDF, and took 1.1 times as long as they do so.)
+ */
+static __always_inline bool comes_to_crowd(u32 index, u32 domain, bool is_called)
+{
+	return has_more_cpus() && !is_called &&
+	       scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, index)) >= (s32)domain_at(domain)->nr_online;
+}
+
+/* Queues @p in @party, the one at @index, by @deadline, and in a domain, or on its CPU. */
 static __always_inline void enqueue_in_party(struct task_struct *p, struct task_ctx *tctx, struct party *party, u32 index, u32 domain,
-					     u64 credit, u64 now, u64 enq_flags)
+					     u64 deadline, u64 credit, u64 now, u64 enq_flags)
 {
 	if (has_more_cpus() && p->nr_cpus_allowed == 1 && enqueue_pinned(p, tctx, index, credit, enq_flags))
 		return;
 	party_fills(party, index, domain_at(domain), credit, now);
-	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_PARTIES, domain, index), slice_ns, deadline_of(tctx), enq_flags);
+	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_PARTIES, domain, index), slice_ns, deadline, enq_flags);
 }
 
 /*
@@ -156,7 +170,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	u32 lane = plain_lane(p, tctx), index, domain;
 	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, is_called = wakes_up && is_interrupt(), stays = false;
 	const struct task_ctx *by = NULL;
-	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime, left;
+	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime, deadline, left;
 	struct party *party;
 	s32 cpu;
 
@@ -215,7 +229,12 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	 */
 	if (!wakes_up && policy_before(now, party->used_ns + PLACEMENT_LAG_NS))
 		credit = PLACEMENT_LAG_NS;
-	enqueue_in_party(p, tctx, party, index, domain, credit, now, enq_flags);
+	deadline = deadline_of(tctx);
+	if (wakes_up && comes_to_crowd(index, domain, is_called)) {
+		deadline = vtime + slice_ns;
+		hurries = false;
+	}
+	enqueue_in_party(p, tctx, party, index, domain, deadline, credit, now, enq_flags);
 	cpu = hurries && wakes_up ? displaces_other(p, tctx, domain, now, is_called) : -1;
 	if (cpu >= 0) {
 		/* Not by the CPU's local queue, where it would go before attended tasks, too. */
@@ -243,7 +262,8 @@ __noinline int enqueue_limited(struct task_struct *p __arg_trusted, struct task_
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->queued_ns = now;
 	count_sched(CNT_LIMITED);
-	enqueue_in_party(p, tctx, party, index, domain_of(scx_bpf_task_cpu(p)), slice_ns, now, enq_flags);
+	enqueue_in_party(p, tctx, party, index, domain_of(scx_bpf_task_cpu(p)), deadline_of(tctx), slice_ns, now,
+			 enq_flags);
 	return 0;
 }
 
@@ -292,7 +312,7 @@ __noinline bool take_of(u32 domain, u32 index, u64 moves_at)
 		return true;
 	if (party && tctx)
 		party_comes_to(party, index, domain, tctx->vtime);
-	if (!scx_bpf_dsq_move_to_local(queue, 0)) {
+	if (!first || !scx_bpf_dsq_move_to_local(queue, 0)) {
 		party_is_empty(index);
 		return false;
 	}
@@ -490,10 +510,10 @@ __noinline bool take_elsewhere(u32 here)
 __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domain)
 {
 	u32 index = first_party(domain);
-	struct task_struct *first;
+	struct task_struct *first = index == tctx->party ? first_of(index, domain) : NULL;
 
 	/* Its own party had least, but nobody else of it waits. */
-	if (knows_queues() && index == tctx->party && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, index)) <= 0) {
+	if (!first && knows_queues() && index == tctx->party) {
 		party_is_empty(index);
 		index = first_party(domain);
 	}
@@ -501,7 +521,6 @@ __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domai
 		return false;
 	if (index != tctx->party)
 		return had_less(tctx->party, index);
-	first = __COMPAT_scx_bpf_dsq_peek(queue_in(DSQ_PARTIES, domain, index));
 	return first && policy_before(deadline_of(tctx), first->scx.dsq_vtime);
 }
 
