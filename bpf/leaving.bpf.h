@@ -36,6 +36,7 @@ __noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tc
 		tctx->vtime = progress_start(tctx->vtime, clock, most);
 		return 0;
 	}
+	tctx->handed_vtime = 0;
 	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, clock, most);
 	/* It may sleep once more on its way out. */
 	tctx->vtime = progress_start(tctx->vtime, clock, most);

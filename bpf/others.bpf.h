@@ -99,19 +99,20 @@ static __always_inline int enqueue_lost(struct task_struct *p, u64 enq_flags)
 }
 
 /*
- * Whether the task that wakes up now, of the party at @index, comes to a crowd in @domain: another task wakes it, an interrupt does not, and
- * as many of the party wait as there are CPUs.
+ * Whether @p, which wakes up at @vtime in @party, the one at @index, comes to a crowd in @domain: another task wakes it, an interrupt does not,
+ * as many of the party wait as there are CPUs, and it is not behind their clock.
  *
  * Such a one has the deadline of a whole turn, and displaces nobody. By what it is likely to want, which is little, it would have a CPU
- * at once, find one message, and sleep again. While it waits more is sent, and it reads that, too. On a CPU that shares its cache with none
- * it would wait for all turns before its own, where one comes as soon as any CPU's turn ends. (Processes of hackbench beside four hogs on
- * four CPUs slept 3.4 times as often as under EEVDF, and took 1.1 times as long as they do so.)
+ * at once, find one message, and sleep again. While it waits more is sent, and it reads that, too. (Processes of hackbench beside four hogs on
+ * four CPUs slept 3.4 times as often as under EEVDF, and took 1.1 times as long as they do so.) Who wants less than its part is behind the
+ * clock, and has it at once. On a CPU that shares its cache with none the turns before its own are those of that CPU, too many to wait for.
  */
-static __always_inline bool comes_to_crowd(u32 index, u32 domain, bool is_called)
+static __always_inline bool comes_to_crowd(const struct task_struct *p, const struct party *party, u32 index, u32 domain, u64 vtime)
 {
 	s32 cpus = domain_at(domain)->nr_online;
 
-	return has_more_cpus() && !is_called && cpus > 1 && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, index)) >= cpus;
+	return has_more_cpus() && cpus > 1 && p->nr_cpus_allowed > 1 && !policy_before(vtime + PROGRESS_MARGIN_NS, party->clock) &&
+	       scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, index)) >= cpus;
 }
 
 /* Queues @p in @party, the one at @index, by @deadline, and in a domain, or on its CPU. */
@@ -203,6 +204,9 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	if (wakes_up)
 		vtime = handed_on(p, tctx, party, domain, vtime, now, is_called, &by);
 	tctx->vtime = vtime;
+	/* For the turn that is over it waits now. */
+	if (!wakes_up && tctx->handed_vtime)
+		tctx->handed_vtime = vtime;
 	tctx->lane = lane;
 	tctx->queued_ns = now;
 	count_sched(CNT_OTHER);
@@ -232,7 +236,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	if (!wakes_up && policy_before(now, party->used_ns + PLACEMENT_LAG_NS))
 		credit = PLACEMENT_LAG_NS;
 	deadline = deadline_of(tctx);
-	if (wakes_up && comes_to_crowd(index, domain, is_called)) {
+	if (wakes_up && !is_called && comes_to_crowd(p, party, index, domain, vtime)) {
 		deadline = vtime + slice_ns;
 		hurries = false;
 	}
@@ -513,6 +517,10 @@ __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domai
 {
 	u32 index = first_party(domain);
 	struct task_struct *first = index == tctx->party ? first_of(index, domain) : NULL;
+
+	/* It was of the idle lane until now, which has no part. */
+	if (tctx->party >= PARTIES)
+		return false;
 
 	/* Its own party had least, but nobody else of it waits. */
 	if (!first && knows_queues() && index == tctx->party) {

@@ -223,11 +223,13 @@ static __always_inline void settle_owed(struct party *party)
 	party->owed_at = party->owed ? progress_owed_since(since, clock, slice_ns) : clock;
 }
 
-/* A task of @party leaves a debt. */
+/* A task of @party leaves a debt: in all, a turn of each CPU at most, or some could be owed for seconds. */
 static __always_inline void owe(struct party *party, u64 ns)
 {
+	u64 most = nr_cpus * slice_ns;
+
 	settle_owed(party);
-	party->owed += ns;
+	party->owed = party->owed + ns < most ? party->owed + ns : most;
 }
 
 /* @vtime of a task that goes on with the work of @party, with the debt that it takes over where the clock stands at @clock. */
