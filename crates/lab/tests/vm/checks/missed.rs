@@ -27,7 +27,10 @@ const MISSED: [(&str, &str); 20] = [
         "1.072 of 1.03: 1.019 under policy steady, so the programs of sensing take the most of it",
     ),
     ("page_from_a_container_costs_little_6.18", "1.067 of 1.03, likewise"),
-    ("database_alone_costs_little_default", "the mean is 1.061 of 1.03, and 1.001 under policy steady: what it costs to attend to a request"),
+    (
+        "database_alone_costs_little_default",
+        "the mean is 1.061 of 1.03, and 1.001 under policy steady: what it costs to attend to a request",
+    ),
     (
         "switch_costs_little_default",
         "1.76 of 1.15: between two plain tasks the core of sched_ext calls three programs, EEVDF none; scx_cosmos has 1.52",
