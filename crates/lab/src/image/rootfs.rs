@@ -149,6 +149,26 @@ fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
+/// Hooks of mmdebstrap that bring the packages of a directory in, and all that there are at the end out to it.
+fn package_hooks(packages: &Path) -> [String; 2] {
+    if am_root() {
+        let outside = quoted(packages);
+        let inside = r#""$1"/var/cache/apt/archives"#;
+        let move_to = "-maxdepth 1 -name '*.deb' -exec mv -t";
+        // The scratch directory is on the same file system: nothing is copied.
+        return [
+            format!("--setup-hook=find {outside} {move_to} {inside} {{}} +"),
+            format!("--customize-hook=find {inside} {move_to} {outside} {{}} +"),
+        ];
+    }
+    // Others' hooks run in a user namespace, which cannot write here: mmdebstrap's own processes hand the files over.
+    let name = packages.file_name().unwrap_or_default().display();
+    [
+        format!("--setup-hook=sync-in {name} /var/cache/apt/archives"),
+        format!("--customize-hook=sync-out /var/cache/apt/archives {name}"),
+    ]
+}
+
 /// Runs mmdebstrap; the packages that it downloads are kept for the next time.
 fn assemble(layout: &Layout, contents: &Contents, part: &Path, step: &Step) -> Result<(PathBuf, Index)> {
     require(&[Program::MMDEBSTRAP, Program::MKE2FS, Program::APT])?;
@@ -164,6 +184,7 @@ fn assemble(layout: &Layout, contents: &Contents, part: &Path, step: &Step) -> R
     let source = source(RELEASE)?;
     let scratch = part.join("scratch");
     fs::create_dir_all(&scratch).context("create a scratch directory")?;
+    let [bring, keep] = package_hooks(&packages);
     let what = match contents {
         Contents::Base => "the base image",
         Contents::More { .. } => "the overlay",
@@ -183,9 +204,9 @@ fn assemble(layout: &Layout, contents: &Contents, part: &Path, step: &Step) -> R
             // The guest has its own devices, and not everybody may unpack such.
             "--skip=essential/unlink,download/empty,cleanup/apt,output/dev",
             "--setup-hook=mkdir -p \"$1/var/cache/apt/archives/partial\"",
-            "--setup-hook=sync-in packages /var/cache/apt/archives",
+            &bring,
             "--customize-hook=rm -f \"$1/var/cache/apt/archives/lock\"",
-            "--customize-hook=sync-out /var/cache/apt/archives packages",
+            &keep,
             "--customize-hook=rm -rf \"$1\"/var/cache/apt/* \"$1\"/var/lib/apt/lists/* \"$1\"/var/log/*",
         ])
         .args([RELEASE.as_ref(), tar.as_os_str(), source.as_ref()])
