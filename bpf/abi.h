@@ -165,8 +165,10 @@ struct appease_customer {
 	u32 open;		/* requests that are open */
 	u32 is_active;		/* its weight is among those of all active customers */
 	u32 weights_version;	/* of what the daemon says of weights: this one's is as of that */
+	u32 latency;		/* record of its latest response time */
+	u32 pad;
 };
-_Static_assert(sizeof(struct appease_customer) == 96, "appease_customer");
+_Static_assert(sizeof(struct appease_customer) == 104, "appease_customer");
 
 struct appease_latency_key {
 	struct appease_customer_key customer;
@@ -177,6 +179,8 @@ _Static_assert(sizeof(struct appease_latency_key) == 32, "appease_latency_key");
 
 /* Requests of a customer by one channel, those that ended by their response. */
 struct appease_latency {
+	struct appease_latency_key key;
+	u64 latest_ns;		/* when the latest ended; 0: the record is free */
 	u64 response_ns;	/* sums of what the histograms count */
 	u64 unhappiness_ns;
 	u32 response[HISTOGRAM_BUCKETS];	/* from the opening to the last write back */
@@ -241,7 +245,7 @@ enum appease_port_flag {
 /* What tells most sockets from channels at a glance: for each port, which rules name it. */
 struct appease_ports {
 	u32 flags;	/* enum appease_ports_flag */
-	u32 pad;
+	u32 version;	/* of the rules: what was found by another one holds no more */
 	u64 watches;	/* the daemon's inotify instance for files; 0: none */
 	u8 named[65536];	/* enum appease_port_flag */
 };

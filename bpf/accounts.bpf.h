@@ -52,11 +52,18 @@ struct {
 } customer_slots SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, APPEASE_NR_LATENCIES);
-	__type(key, struct appease_latency_key);
+	__type(key, u32);
 	__type(value, struct appease_latency);
 } latencies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, APPEASE_NR_LATENCIES);
+	__type(key, struct appease_latency_key);
+	__type(value, u32);
+} latency_slots SEC(".maps");
 
 /* A customer's end of a channel: the object of a request, and of a socket for datagrams the far end. */
 struct line {
@@ -64,19 +71,54 @@ struct line {
 	u64 far;
 };
 
-/* The latest request by each end that can be written back to. */
+/* The latest request by an end that can be written back to. */
 struct latest {
 	u64 id;
 	u32 slot;
 	u32 customer;
 };
 
+/* Of lines, unix sockets, and datagrams' far ends. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, APPEASE_NR_REQUESTS);
 	__type(key, struct line);
 	__type(value, struct latest);
 } latest_by SEC(".maps");
+
+/*
+ * What is known of a connection of TCP by which a customer asks: servers answer on one many thousand times a second, and what hangs
+ * on the socket itself takes less than half of a look into a table.
+ */
+struct connection {
+	struct latest latest;
+	u64 far[2];	/* for whom the rule was found */
+	u32 far_port;
+	u32 rule;	/* that counts what anybody reads there; 0: none is known */
+	u32 version;	/* of the rules, as of then */
+	u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+static __always_inline struct connection *try_connection(struct sock *sk)
+{
+	return bpf_sk_storage_get(&connections, sk, NULL, 0);
+}
+
+static __always_inline struct connection *connection_of(struct sock *sk)
+{
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+
+	if (!connection)
+		count(APPEASE_CNT_STORAGE_FAILED);
+	return connection;
+}
 
 /* Too large for the stack: an empty record. */
 struct {
@@ -95,6 +137,8 @@ struct source {
 	u64 far;	/* what tells the ends of datagrams by one socket apart; 0: nothing has to */
 	u32 uid;	/* behind a unix socket */
 	u32 waited_us;	/* since its data came, as far as is known */
+	u32 customer;	/* who it was the last time, as far as is known */
+	bool is_connection;	/* what its latest request is stands at the connection, see note_latest() */
 };
 
 /* Customers */
@@ -170,6 +214,19 @@ __noinline u32 new_customer(const struct appease_customer_key *key __arg_nonnull
 	return 0;
 }
 
+static __always_inline bool is_key_of(const struct appease_customer *customer, const struct appease_customer_key *key)
+{
+	return customer->key.kind == key->kind && customer->key.id[0] == key->id[0] && customer->key.id[1] == key->id[1];
+}
+
+/* Whether the customer in @slot is that of @key. */
+static __always_inline bool is_customer(u32 slot, const struct appease_customer_key *key)
+{
+	const struct appease_customer *customer = slot ? try_customer(slot) : NULL;
+
+	return customer && is_key_of(customer, key);
+}
+
 /* The slot of the customer behind @source; 0 if all are taken. */
 __noinline u32 customer_behind(const struct source *source __arg_nonnull, u64 now)
 {
@@ -178,8 +235,11 @@ __noinline u32 customer_behind(const struct source *source __arg_nonnull, u64 no
 	u32 *known, slot;
 
 	identify_customer(source, &key);
-	known = bpf_map_lookup_elem(&customer_slots, &key);
-	slot = known ? *known : new_customer(&key, now);
+	slot = is_customer(source->customer, &key) ? source->customer : 0;
+	if (!slot) {
+		known = bpf_map_lookup_elem(&customer_slots, &key);
+		slot = known ? *known : new_customer(&key, now);
+	}
 	if (!slot)
 		count(APPEASE_CNT_CUSTOMERS_FULL);
 	customer = try_customer(slot);
@@ -206,44 +266,95 @@ __noinline u32 bucket_of(u64 ns)
 	return histogram_bucket(ns);
 }
 
-static __always_inline void add_to(u32 *histogram, u64 ns)
+static __always_inline void add_to(u32 *histogram, u32 bucket)
 {
-	u32 bucket = bucket_of(ns);
-
 	if (bucket < HISTOGRAM_BUCKETS)
 		__sync_fetch_and_add(&histogram[bucket], 1);
 }
 
-/* What an answered request took goes into the histograms of its customer and channel. */
-__noinline int add_latency(const struct appease_request *request __arg_nonnull, const struct appease_customer *customer __arg_nonnull)
+static __always_inline struct appease_latency *try_latency(u32 slot)
+{
+	return bpf_map_lookup_elem(&latencies, &slot);
+}
+
+/* Of some records by turns, a free one, or the one that was in use longest ago. */
+static __always_inline u32 oldest_latency(void)
+{
+	u64 oldest_ns = ~0ULL;
+	u32 i, slot, oldest = 0;
+
+	bpf_for(i, 0, TRIES) {
+		const struct appease_latency *latency;
+
+		slot = __sync_fetch_and_add(&armed.next_latency, 1) % APPEASE_NR_LATENCIES;
+		latency = try_latency(slot);
+		if (!latency || latency->latest_ns >= oldest_ns)
+			continue;
+		oldest_ns = latency->latest_ns;
+		oldest = slot;
+		if (!oldest_ns)
+			break;
+	}
+	return oldest;
+}
+
+/* The record for @request of @customer, which may be new. */
+__noinline u32 latency_for(const struct appease_request *request __arg_nonnull, const struct appease_customer *customer __arg_nonnull)
 {
 	struct appease_latency_key key = {};
-	struct appease_latency *latency;
-	u64 response, unhappiness;
-	u32 zero = 0;
+	struct appease_latency *latency, *empty;
+	u32 zero = 0, slot, *known;
 
 	key.customer = customer->key;
 	key.rule = request->rule;
-	latency = bpf_map_lookup_elem(&latencies, &key);
-	if (!latency) {
-		latency = bpf_map_lookup_elem(&latency_scratch, &zero);
-		if (!latency)
-			return 0;
-		bpf_map_update_elem(&latencies, &key, latency, BPF_NOEXIST);
-		latency = bpf_map_lookup_elem(&latencies, &key);
-		if (!latency) {
-			count(APPEASE_CNT_STORAGE_FAILED);
-			return 0;
-		}
+	known = bpf_map_lookup_elem(&latency_slots, &key);
+	if (known)
+		return *known;
+	slot = oldest_latency();
+	latency = try_latency(slot);
+	empty = bpf_map_lookup_elem(&latency_scratch, &zero);
+	if (!latency || !empty)
+		return APPEASE_NR_LATENCIES;
+	if (latency->latest_ns)
+		bpf_map_delete_elem(&latency_slots, &latency->key);
+	bpf_map_update_elem(&latencies, &slot, empty, BPF_ANY);
+	latency->key = key;
+	if (bpf_map_update_elem(&latency_slots, &key, &slot, BPF_NOEXIST))
+		return APPEASE_NR_LATENCIES;
+	return slot;
+}
+
+static __always_inline bool is_latency_of(const struct appease_latency *latency, const struct appease_request *request,
+					  const struct appease_customer *customer)
+{
+	return latency->latest_ns && latency->key.rule == request->rule && is_key_of(customer, &latency->key.customer);
+}
+
+/* What an answered request took goes into the histograms of its customer and channel. */
+static __always_inline void add_latency(const struct appease_request *request, struct appease_customer *customer)
+{
+	struct appease_latency *latency = try_latency(customer->latency);
+	u64 response, first, unhappiness;
+	u32 bucket;
+
+	if (!latency || !is_latency_of(latency, request, customer)) {
+		customer->latency = latency_for(request, customer);
+		latency = try_latency(customer->latency);
 	}
+	if (!latency) {
+		count(APPEASE_CNT_STORAGE_FAILED);
+		return;
+	}
+	latency->latest_ns = request->last_response_ns;
 	response = request->last_response_ns - request->opened_ns;
 	unhappiness = unhappiness_ns(request->opened_ns, request->served_ns, request->last_response_ns);
 	__sync_fetch_and_add(&latency->response_ns, response);
 	__sync_fetch_and_add(&latency->unhappiness_ns, unhappiness);
-	add_to(latency->response, response);
-	add_to(latency->first, request->first_response_ns - request->opened_ns);
-	add_to(latency->unhappiness, unhappiness);
-	return 0;
+	first = request->first_response_ns - request->opened_ns;
+	bucket = bucket_of(response);
+	add_to(latency->response, bucket);
+	add_to(latency->first, first == response ? bucket : bucket_of(first));
+	add_to(latency->unhappiness, unhappiness == response ? bucket : bucket_of(unhappiness));
 }
 
 /* Nobody serves @request any more: what became of it is accounted for, once. */
@@ -299,16 +410,12 @@ static __always_inline void respond(struct appease_request *request, u64 now)
 	request->last_response_ns = now;
 }
 
-/* The latest request that came by @line, if it may still be answered: one that was taken for answered too early is open again. */
-static __always_inline struct appease_request *try_latest_by(const struct line *line)
+/* The request @latest, if it may still be answered: one that was taken for answered too early is open again. */
+static __always_inline struct appease_request *try_reopened(const struct latest *latest)
 {
-	struct latest *latest = bpf_map_lookup_elem(&latest_by, line);
 	struct appease_request *request;
-	u32 slot;
+	u32 slot = latest->slot;
 
-	if (!latest)
-		return NULL;
-	slot = latest->slot;
 	request = bpf_map_lookup_elem(&requests, &slot);
 	if (!request || request->id != latest->id || request->is_over == APPEASE_ACCOUNTED)
 		return NULL;
@@ -316,37 +423,52 @@ static __always_inline struct appease_request *try_latest_by(const struct line *
 	return request;
 }
 
-/* Whose requests came by the connection @object, as far as that is known yet. */
-static __noinline u32 customer_at(u64 object)
-{
-	struct line line = { .object = object };
-	struct latest *latest = bpf_map_lookup_elem(&latest_by, &line);
-
-	return latest ? latest->customer : 0;
-}
-
 /*
- * The current task writes to a customer's end of a channel. It answers what it works for, if that came from there; else,
+ * The current task writes to a customer's end of a channel, @object. It answers what it works for, if that came from there; else,
  * a server that answers itself, the latest that came from there: others may have read since, or have handed the answer to it.
  */
-static __noinline int respond_by(const struct line *line)
+static __always_inline bool responds_itself(u64 object, u64 now)
 {
 	struct appease_request *request = NULL;
 	struct appease_process *process;
-	u64 now = bpf_ktime_get_ns();
 
-	if (!line)
-		return 0;
 	process = bpf_task_storage_get(&processes, bpf_get_current_task_btf()->group_leader, 0, 0);
 	if (process && process->context_id && process->context_id == process->attention.request_id)
 		request = try_request(process->attention.slot, process->context_id);
-	if (request && request->object == line->object) {
-		respond(request, now);
-		return 0;
-	}
-	request = try_latest_by(line);
+	if (!request || request->object != object)
+		return false;
+	respond(request, now);
+	return true;
+}
+
+static __always_inline void respond_to_latest(const struct latest *latest, u64 now)
+{
+	struct appease_request *request = latest ? try_reopened(latest) : NULL;
+
 	if (request && among(request) != RESPONSE_GOES_ON)
 		respond(request, now);
+}
+
+static __noinline int respond_by(const struct line *line)
+{
+	u64 now = bpf_ktime_get_ns();
+
+	if (line && !responds_itself(line->object, now))
+		respond_to_latest(bpf_map_lookup_elem(&latest_by, line), now);
+	return 0;
+}
+
+/* The same by a connection of TCP. */
+static __noinline int respond_on(struct sock *sk)
+{
+	u64 now = bpf_ktime_get_ns();
+	struct connection *connection;
+
+	if (responds_itself((u64)sk, now))
+		return 0;
+	connection = try_connection(sk);
+	if (connection)
+		respond_to_latest(&connection->latest, now);
 	return 0;
 }
 

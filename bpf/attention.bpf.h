@@ -92,6 +92,8 @@ struct armed {
 	u64 unaccounted;	/* requests that are not accounted for yet */
 	u64 active_weight;	/* of all active customers together (policy/fairness.h) */
 	u64 nr_active;	/* how many they are */
+	u32 next_latency;
+	u64 inet_stamped_until_ns;	/* no stamp on any connection of TCP says anything from then on */
 };
 
 struct {

@@ -194,26 +194,32 @@ static __always_inline void remember_handler(struct appease_rule *rule)
 /*
  * The current process accessed @source, which the rule in @slot counts: an interaction. Each program calls this at one place, when
  * it knows the rule: Linux 7.2 goes anew through a function, and through those behind it, for each call that hands it a pointer to
- * the stack, and most of a program is behind this one.
+ * the stack, and most of a program is behind this one. The slot + 1 of its request; 0: there is none.
  */
-__noinline int channel_hit(u32 slot, const struct source *source, u32 access)
+__noinline int channel_hit(u32 slot, const struct source *source, u32 access, u64 now)
 {
 	struct appease_rule *rule = bpf_map_lookup_elem(&rules, &slot);
-	u64 now;
+	struct appease_process *process;
+	u32 opened;
 
 	if (!rule || !source)
 		return 0;
-	now = bpf_ktime_get_ns();
 	__sync_fetch_and_add(&rule->hits, 1);
 	rule->last_ns = now;
 	remember_handler(rule);
 	if (policy == APPEASE_POLICY_RBPE)
 		return 0;
-	if (policy == APPEASE_POLICY_RSIO)
+	if (policy == APPEASE_POLICY_RSIO) {
 		activate_handler(source->object, slot, access, now);
-	else if (open_request(source, slot, access, access == APPEASE_READ ? SAME_REQUEST_NS : SAME_PERIOD_NS, now))
+		return 0;
+	}
+	process = current_process();
+	if (!process)
+		return 0;
+	opened = open_request(process, source, slot, access, access == APPEASE_READ ? SAME_REQUEST_NS : SAME_PERIOD_NS, now);
+	if (opened && process->has_partners && process->attention.since_ns == now)
 		judge_later(current_tgid(), now);
-	return 0;
+	return opened;
 }
 
 /* A device of a class was accessed: the rules for this one, else the rule for its class. */
@@ -230,7 +236,7 @@ static __always_inline void device_hit(u32 channel, u32 device, u32 access)
 	if (!slot && is_counted(channel, access))
 		slot = channel;
 	if (slot)
-		channel_hit(slot, &source, access);
+		channel_hit(slot, &source, access, bpf_ktime_get_ns());
 }
 
 #endif

@@ -117,10 +117,8 @@ static __always_inline void end_handing(void)
 }
 
 /* A channel has something, of @customer if that is known: its known readers are woken. */
-static __always_inline void channel_event(u32 customer)
+static __always_inline void channel_event(u32 customer, u64 now)
 {
-	u64 now = bpf_ktime_get_ns();
-
 	/* Its reader may have had no customer for hours: the wake-up must be looked at. */
 	arm(now);
 	begin_handing(NULL, customer, now);
@@ -249,29 +247,38 @@ __noinline u32 new_request(const struct source *source __arg_nonnull, u32 slot_o
 	return slot + 1;
 }
 
-/* The request in @slot is the latest of its end of a channel; what came from there before has its answer, or another reader. */
+/* The request in @slot is the latest of its end of a channel, after @known; that one has its answer, or another reader. */
+__noinline int follow_latest(struct latest *known __arg_nonnull, u32 slot, u64 now)
+{
+	struct appease_request *former, *request = bpf_map_lookup_elem(&requests, &slot);
+	u32 at = known->slot;
+
+	if (!request || request->id == known->id)
+		return 0;
+	former = bpf_map_lookup_elem(&requests, &at);
+	if (former && former->id == known->id && former->last_response_ns && among(former) != RESPONSE_GOES_ON)
+		end_request(former, now);
+	/* A look-up meanwhile finds no request of that number in that slot. */
+	known->id = request->id;
+	known->slot = slot;
+	known->customer = request->customer;
+	return 0;
+}
+
+/* The same of an end that is no connection of TCP: what is known of those hangs on them. */
 __noinline int note_latest(const struct appease_request *request __arg_nonnull, u32 slot, u64 far, u64 now)
 {
-	struct latest latest = { .slot = slot };
-	struct appease_request *former;
 	struct line line = { .far = far };
-	struct latest *known;
-	u32 at;
+	struct latest *known, latest = { .slot = slot };
 
 	latest.id = request->id;
 	latest.customer = request->customer;
 	line.object = request->object;
 	known = bpf_map_lookup_elem(&latest_by, &line);
-	if (!known) {
+	if (known)
+		follow_latest(known, slot, now);
+	else
 		bpf_map_update_elem(&latest_by, &line, &latest, BPF_ANY);
-		return 0;
-	}
-	at = known->slot;
-	former = bpf_map_lookup_elem(&requests, &at);
-	if (former && former->id == known->id && former->last_response_ns && among(former) != RESPONSE_GOES_ON)
-		end_request(former, now);
-	/* A look-up meanwhile finds no request of that number in that slot. */
-	*known = latest;
 	return 0;
 }
 
@@ -321,28 +328,37 @@ static __always_inline void place_anew(void)
 }
 
 /*
- * The current process got something from its customer, or gave it something: opens a request, or takes it for part of
- * the one that it opened less than @same_ns ago on this channel. Whether partners of the process are to be judged.
+ * Whether what the current process, @process, does with @object of @channel is part of the request that it opened there less than @same_ns
+ * ago. Then it speaks for that one.
  */
-static __always_inline bool open_request(const struct source *source, u32 rule, u32 access, u64 same_ns, u64 now)
+static __always_inline bool is_part_of_latest(struct appease_process *process, u64 object, u32 channel, u64 same_ns, u64 now)
 {
-	struct appease_process *process = current_process();
+	const struct appease_request *request = try_lookup_request(&process->attention, now);
+
+	if (!request || process->attention.nr_hops || request->object != object || request->channel != channel ||
+	    now - request->opened_ns >= same_ns || request->last_response_ns)
+		return false;
+	process->context_id = request->id;
+	process->gives_on = 0;
+	process->context_opened_ns = request->opened_ns;
+	tell_current_wanted(process);
+	return true;
+}
+
+/*
+ * The current process, @process, got something from its customer, or gave it something: opens a request, or takes it for part of
+ * the one that it opened less than @same_ns ago on this channel. Its slot + 1; 0: there is none to be had.
+ */
+static __always_inline u32 open_request(struct appease_process *process, const struct source *source, u32 rule, u32 access,
+					u64 same_ns, u64 now)
+{
 	struct appease_request *request;
 	u32 opened, slot;
 
-	if (!process)
-		return false;
 	if (access == APPEASE_READ)
 		process->channel_read_ns = now;
-	request = try_lookup_request(&process->attention, now);
-	if (request && !process->attention.nr_hops && request->object == source->object &&
-	    request->channel == source->channel && now - request->opened_ns < same_ns && !request->last_response_ns) {
-		process->context_id = request->id;
-		process->gives_on = 0;
-		process->context_opened_ns = request->opened_ns;
-		tell_current_wanted(process);
-		return false;
-	}
+	if (is_part_of_latest(process, source->object, source->channel, same_ns, now))
+		return process->attention.slot + 1;
 	opened = new_request(source, rule, access, now);
 	slot = opened - 1;
 	request = opened ? bpf_map_lookup_elem(&requests, &slot) : NULL;
@@ -351,7 +367,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 		process->context_id = 0;
 		process->gives_on = 0;
 		count(APPEASE_CNT_OPEN_DENIED);
-		return false;
+		return 0;
 	}
 	process->attention.request_id = request->id;
 	process->attention.slot = slot;
@@ -369,7 +385,8 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	if (source->channel > APPEASE_CHANNEL_FILE && access == APPEASE_READ) {
 		if (source->channel == APPEASE_CHANNEL_INET)
 			armed.inet_at_ns = now;
-		note_latest(request, slot, source->far, now);
+		if (!source->is_connection)
+			note_latest(request, slot, source->far, now);
 		note_thread(process);
 	}
 	tell_current_wanted(process);
@@ -377,7 +394,7 @@ static __always_inline bool open_request(const struct source *source, u32 rule, 
 	if (access == APPEASE_READ)
 		place_anew();
 	count(APPEASE_CNT_OPENED);
-	return process->has_partners;
+	return opened;
 }
 
 #endif

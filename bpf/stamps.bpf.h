@@ -160,6 +160,8 @@ static __always_inline void leave_stamp(const struct stamp_key *key, const struc
 	*(volatile u64 *)&stamp->request_id = id;
 	if (!known)
 		bpf_map_update_elem(&stamps, key, stamp, BPF_ANY);
+	if (object == APPEASE_OBJECT_INET && policy_before(armed.inet_stamped_until_ns, attention->until_ns))
+		armed.inet_stamped_until_ns = attention->until_ns;
 	count(APPEASE_CNT_STAMPED);
 }
 
@@ -383,6 +385,24 @@ static __noinline int note_thread_read(const struct stamp_key *key, const struct
 		thread->attention = *stamp;
 	thread->context_id = is_last_hop(stamp) ? 0 : stamp->request_id;
 	return 0;
+}
+
+/* Whether any connection of TCP may have a stamp. On most machines none ever has: who asks there is somewhere else. */
+static __always_inline bool may_be_stamped(void)
+{
+	return armed.inet_stamped_until_ns && policy_before(bpf_ktime_get_ns(), armed.inet_stamped_until_ns);
+}
+
+/* The current process read from a connection that has no stamp, so it speaks for nobody now: note_read() without a look for one. */
+static __always_inline void note_unstamped_read(void)
+{
+	struct appease_process *process = try_current_process();
+	struct appease_thread *thread = try_thread(bpf_get_current_task_btf());
+
+	if (process)
+		process->context_id = 0;
+	if (thread)
+		thread->context_id = 0;
 }
 
 /* The current process successfully read a message from @key. */

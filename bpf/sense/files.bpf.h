@@ -71,7 +71,7 @@ static __noinline void file_hit(u32 wd, struct inode *inode, u32 access)
 	}
 	slot = rule_for(&target, access);
 	if (slot)
-		channel_hit(slot, &source, access);
+		channel_hit(slot, &source, access, bpf_ktime_get_ns());
 }
 
 /* Runs in the context of who accessed @inode. */

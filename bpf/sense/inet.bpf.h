@@ -32,6 +32,7 @@ struct inet_ends {
 	u16 near_port;
 	u16 far_port;
 	u32 waited_us;	/* since data came, as far as is known */
+	u64 now;
 };
 
 static __always_inline u64 mapped(__be32 address)
@@ -51,12 +52,13 @@ static __always_inline void copy_address(u64 *to, const struct in6_addr *from)
 	to[1] = *(u64 *)&from->in6_u.u6_addr8[8];
 }
 
-static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *ends)
+static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *ends, u64 now)
 {
 	/* Not copied as a whole: its 136 bytes of stack are too many below an activated handler. */
 	const struct sock_common *common = &sk->__sk_common;
 
 	ends->socket = (u64)sk;
+	ends->now = now;
 	ends->waited_us = 0;
 	ends->near_port = common->skc_num;
 	ends->far_port = bpf_ntohs(common->skc_dport);
@@ -157,15 +159,44 @@ static __always_inline u64 far_end(const struct inet_ends *ends)
 	return mix(mix(ends->far[0], ends->far[1]), ends->far_port);
 }
 
-/* Data went between @ends: by a channel? */
-__noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, u32 ifindex)
+/* The rule that counts what anybody reads on @connection, between @ends; 0: none is known, or the rules changed. */
+static __always_inline u32 rule_known_at(const struct connection *connection, const struct inet_ends *ends)
+{
+	return connection->version == watched.version && connection->far_port == ends->far_port &&
+	       connection->far[0] == ends->far[0] && connection->far[1] == ends->far[1] ? connection->rule : 0;
+}
+
+/*
+ * What was read between @ends fits the rule in @slot, which stands in the table at @target. Keeps it with @connection, if it is everybody's
+ * and no other could be before it: one for an address, or for who does it.
+ */
+static __always_inline void keep_rule_at(struct connection *connection, const struct inet_ends *ends,
+					 const struct appease_target *target, u32 slot, u32 version)
+{
+	const struct appease_rules *found = bpf_map_lookup_elem(&targets, target);
+	const struct appease_rule *rule = bpf_map_lookup_elem(&rules, &slot);
+
+	if (watched.flags & APPEASE_PORTS_HOSTS || !found || found->slots[0] != slot || !rule || rule->flags)
+		return;
+	connection->far[0] = ends->far[0];
+	connection->far[1] = ends->far[1];
+	connection->far_port = ends->far_port;
+	connection->rule = slot;
+	connection->version = version;
+}
+
+/*
+ * Data went between @ends: by a channel? @connection: what is known of it, if anything is. The slot + 1 of the request that it is
+ * part of; 0: there is none.
+ */
+__noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, u32 ifindex, struct connection *connection)
 {
 	struct source source = { .channel = APPEASE_CHANNEL_INET };
 	struct appease_target target = {
 		.kind = APPEASE_TARGET_ACCEPT,
 		.protocol = protocol,
 	};
-	u32 slot;
+	u32 slot = 0, version = watched.version;
 
 	if (!ends)
 		return 0;
@@ -179,10 +210,20 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 	source.peer[1] = ends->far[1];
 	source.waited_us = ends->waited_us;
 	source.far = protocol == IPPROTO_UDP ? far_end(ends) : 0;
-	target.port = ends->near_port;
-	target.id[0] = ends->near[0];
-	target.id[1] = ends->near[1];
-	slot = rule_for_end(&target, access);
+	if (connection) {
+		source.is_connection = true;
+		source.customer = connection->latest.customer;
+		if (access == APPEASE_READ)
+			slot = rule_known_at(connection, ends);
+	}
+	if (!slot) {
+		target.port = ends->near_port;
+		target.id[0] = ends->near[0];
+		target.id[1] = ends->near[1];
+		slot = rule_for_end(&target, access);
+		if (slot && connection && access == APPEASE_READ)
+			keep_rule_at(connection, ends, &target, slot, version);
+	}
 	if (!slot) {
 		target.kind = APPEASE_TARGET_CONNECT;
 		target.port = ends->far_port;
@@ -190,9 +231,7 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 		target.id[1] = ends->far[1];
 		slot = rule_for_end(&target, access);
 	}
-	if (slot)
-		channel_hit(slot, &source, access);
-	return 0;
+	return slot ? channel_hit(slot, &source, access, ends->now) : 0;
 }
 
 /* Set before load: time between two ticks of the kernel's clock. */
@@ -215,16 +254,51 @@ static __always_inline u32 unread_us(struct sock *sk)
 	return ticks < LONGEST_UNREAD_US / tick_us ? (ticks - 1) * tick_us : LONGEST_UNREAD_US;
 }
 
-static __always_inline void tcp_hit(struct sock *sk, u32 access)
+/*
+ * Whether what is read on @connection is more of the request that its reader opened just now, as of one that reads a header first. What
+ * channel_hit() would do, without its looks.
+ */
+static __always_inline bool reads_on(struct sock *sk, const struct connection *connection, u64 now)
 {
+	const struct appease_request *request = try_request(connection->latest.slot, connection->latest.id);
+	struct appease_process *process;
+	u32 slot = connection->rule;
+	struct appease_rule *rule;
+
+	/* Mostly it is the next one. */
+	if (!request || request->last_response_ns || policy == APPEASE_POLICY_RSIO || connection->version != watched.version)
+		return false;
+	rule = bpf_map_lookup_elem(&rules, &slot);
+	process = try_current_process();
+	if (!slot || !rule || !process || request->id != process->attention.request_id ||
+	    !is_part_of_latest(process, (u64)sk, APPEASE_CHANNEL_INET, SAME_REQUEST_NS, now))
+		return false;
+	__sync_fetch_and_add(&rule->hits, 1);
+	process->channel_read_ns = now;
+	return true;
+}
+
+/* Whether it was part of a request. */
+static __always_inline bool tcp_hit(struct sock *sk, u32 access)
+{
+	struct connection *connection;
 	struct inet_ends ends;
+	u32 request;
+	u64 now;
 
 	if (!is_tcp_channel(sk))
-		return;
-	ends_of_socket(sk, &ends);
+		return false;
+	now = bpf_ktime_get_ns();
+	connection = connection_of(sk);
+	if (connection && access == APPEASE_READ && reads_on(sk, connection, now))
+		return true;
+	ends_of_socket(sk, &ends, now);
 	if (policy == APPEASE_POLICY_CAS && access == APPEASE_READ)
 		ends.waited_us = unread_us(sk);
-	inet_hit(&ends, IPPROTO_TCP, access, sk->sk_rx_dst_ifindex);
+	request = inet_hit(&ends, IPPROTO_TCP, access, sk->sk_rx_dst_ifindex, connection);
+	if (request && connection && access == APPEASE_READ)
+		follow_latest(&connection->latest, request - 1, now);
+	return request;
 }
 
 /* Messages */
@@ -322,26 +396,42 @@ static __noinline bool is_still_meant(const struct appease_attention *stamp, u64
 	return request && request->id == stamp->request_id;
 }
 
+/* Whether @sk is where the customer of @request asks from, in another network of this machine. */
+static __always_inline bool is_at_customer(struct sock *sk, const struct appease_request *request)
+{
+	const struct sock_common *common = &sk->__sk_common;
+
+	if (request->channel != APPEASE_CHANNEL_INET || request->peer_port != common->skc_num)
+		return false;
+	if (common->skc_family == AF_INET6 && !is_mapped(&common->skc_v6_rcv_saddr))
+		return request->peer[0] == *(u64 *)&common->skc_v6_rcv_saddr.in6_u.u6_addr8[0] &&
+		       request->peer[1] == *(u64 *)&common->skc_v6_rcv_saddr.in6_u.u6_addr8[8];
+	return !request->peer[0] && request->peer[1] == mapped(common->skc_rcv_saddr);
+}
+
 /*
  * Data arrives by TCP. Most of it says nothing: it comes from elsewhere, or from somebody whom nobody waits for to somebody who
  * was told so.
  */
-static __always_inline void deliver_tcp(struct sock *sk)
+static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 {
-	struct stamp_key key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
 	const struct appease_attention *attention;
 	struct appease_attention *stamp;
 	struct appease_request *request;
-	u64 now, by;
+	struct stamp_key key;
+	u64 by;
 
 	if (policy == APPEASE_POLICY_RSIO) {
+		key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
 		if (sent_by_current(&key))
 			handler_wrote(&key);
 		return;
 	}
-	now = bpf_ktime_get_ns();
-	stamp = try_stamp(&key);
 	request = try_voice(try_current_process(), now, &attention);
+	if (!may_be_stamped() && (!request || is_at_customer(sk, request)))
+		return;
+	key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
+	stamp = try_stamp(&key);
 	if (!request) {
 		/* Or the compiler would make one test of both, which the verifier refuses. */
 		barrier();
@@ -400,29 +490,31 @@ static __always_inline void inet_deliver(struct sock *sk)
 
 	if (protocol == IPPROTO_TCP) {
 		/* Its reader may have had no customer for hours. */
-		if (is_tcp_channel(sk)) {
-			channel_event(customer_at((u64)sk));
+		bool is_channel = is_tcp_channel(sk);
+		u64 now;
+
+		if (!is_channel && !is_armed())
+			return;
+		now = bpf_ktime_get_ns();
+		/* Its reader may have had no customer for hours. */
+		if (is_channel) {
+			struct connection *connection = try_connection(sk);
+
+			channel_event(connection ? connection->latest.customer : 0, now);
 			if (sk->__sk_common.skc_state == TCP_LISTEN)
 				hand_connection();
 		}
 		if (is_armed())
-			deliver_tcp(sk);
+			deliver_tcp(sk, now);
 	} else if (protocol == IPPROTO_UDP) {
 		if (is_udp_server(sk))
-			channel_event(0);
+			channel_event(0, bpf_ktime_get_ns());
 		if (is_armed())
 			deliver_udp(sk);
 	}
 }
 
 /* TCP */
-
-static __noinline int answer_tcp(struct sock *sk)
-{
-	struct line line = { .object = (u64)sk };
-
-	return respond_by(&line);
-}
 
 SEC("fexit/tcp_sendmsg")
 int appease_tcp_sent(u64 *ctx)
@@ -432,8 +524,15 @@ int appease_tcp_sent(u64 *ctx)
 	if (returned_int(ctx) <= 0 || !is_tcp_channel(sk))
 		return 0;
 	if (is_armed())
-		answer_tcp(sk);
+		respond_on(sk);
 	tcp_hit(sk, APPEASE_WRITE);
+	return 0;
+}
+
+/* Global: up to 6.18 the verifier would go through all that follows it for each of its ends. */
+__noinline int note_inet_read(const struct stamp_key *key __arg_nonnull)
+{
+	note_read(key);
 	return 0;
 }
 
@@ -441,12 +540,15 @@ static __always_inline void note_tcp_receive(struct sock *sk)
 {
 	struct stamp_key key;
 
+	bool is_unstamped = follows_messages() && !may_be_stamped();
+
 	/* What MPTCP carries is stamped nowhere. */
-	if (is_armed() && sk->sk_protocol == IPPROTO_TCP) {
+	if (!is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP) {
 		key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
-		note_read(&key);
+		note_inet_read(&key);
 	}
-	tcp_hit(sk, APPEASE_READ);
+	if (!tcp_hit(sk, APPEASE_READ) && is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP)
+		note_unstamped_read();
 }
 
 static __always_inline void inet_receive(struct sock *sk)
@@ -550,6 +652,7 @@ static __always_inline bool ends_of_datagram(struct sock *sk, struct sk_buff *sk
 	struct udphdr udp = {};
 
 	ends->socket = (u64)sk;
+	ends->now = bpf_ktime_get_ns();
 	ends->waited_us = 0;
 	ends->near_port = sk->__sk_common.skc_num;
 	if (BPF_CORE_READ(skb, protocol) == bpf_htons(ETH_P_IPV6)) {
@@ -605,12 +708,12 @@ int appease_udp_receive(u64 *ctx)
 		return 0;
 	if (is_armed()) {
 		key = object_key(sk, APPEASE_OBJECT_INET);
-		note_read(&key);
+		note_inet_read(&key);
 	}
 	if (!is_udp_watched(sk))
 		return 0;
 	if (ends_of_datagram(sk, (struct sk_buff *)ctx[1], false, &ends))
-		inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, came_by((struct sk_buff *)ctx[1]));
+		inet_hit(&ends, IPPROTO_UDP, APPEASE_READ, came_by((struct sk_buff *)ctx[1]), NULL);
 	return 0;
 }
 
@@ -680,7 +783,7 @@ int appease_udp_written(u64 *ctx)
 
 		if (is_armed())
 			respond_by(&line);
-		inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0);
+		inet_hit(&ends, IPPROTO_UDP, APPEASE_WRITE, 0, NULL);
 	}
 	return 0;
 }

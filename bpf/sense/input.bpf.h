@@ -12,7 +12,7 @@
 SEC("fentry/evdev_events")
 int appease_evdev_event(void *ctx)
 {
-	channel_event(0);
+	channel_event(0, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -40,7 +40,7 @@ int appease_evdev_read(u64 *ctx)
 SEC("fentry/mousedev_notify_readers")
 int appease_mouse_event(void *ctx)
 {
-	channel_event(0);
+	channel_event(0, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -62,7 +62,7 @@ int appease_mouse_read(u64 *ctx)
 SEC("fentry/joydev_event")
 int appease_joystick_event(void *ctx)
 {
-	channel_event(0);
+	channel_event(0, bpf_ktime_get_ns());
 	return 0;
 }
 
@@ -84,7 +84,7 @@ int appease_joystick_read(u64 *ctx)
 SEC("fentry/hidraw_report_event")
 int appease_hidraw_event(void *ctx)
 {
-	channel_event(0);
+	channel_event(0, bpf_ktime_get_ns());
 	return 0;
 }
 

@@ -16,7 +16,7 @@ int appease_tcp_answer(u64 *ctx)
 	struct sock *sk = (struct sock *)ctx[0];
 
 	if (is_armed() && is_tcp_channel(sk))
-		answer_tcp(sk);
+		respond_on(sk);
 	return 0;
 }
 

@@ -71,7 +71,7 @@ int appease_tty_deliver(u64 *ctx)
 	u64 now;
 
 	if (!is_pty(tty)) {
-		channel_event(0);
+		channel_event(0, bpf_ktime_get_ns());
 		return 0;
 	}
 	if (!is_armed())

@@ -87,7 +87,7 @@ static __noinline void unix_hit(struct sock *sk, u32 access)
 	if (!slot && peer)
 		slot = rule_for_bound(peer, APPEASE_TARGET_UNIX_CONNECT, access, watched.flags);
 	if (slot)
-		channel_hit(slot, &source, access);
+		channel_hit(slot, &source, access, bpf_ktime_get_ns());
 }
 
 /* Data arrives: for unix sockets of every type that happens in the sender's context. */

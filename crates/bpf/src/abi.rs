@@ -326,18 +326,6 @@ impl raw::appease_rule {
     }
 }
 
-impl raw::appease_latency_key {
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        read(bytes)
-    }
-}
-
-impl raw::appease_latency {
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        read(bytes)
-    }
-}
-
 impl raw::appease_news {
     pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         read(bytes)
@@ -375,7 +363,6 @@ impl Plain for raw::appease_hog {}
 impl Plain for raw::appease_account {}
 impl Plain for raw::appease_customer {}
 impl Plain for raw::appease_weight_key {}
-impl Plain for raw::appease_latency_key {}
 impl Plain for raw::appease_latency {}
 
 /// A record as the kernel reads it.

@@ -231,21 +231,17 @@ impl Sensor {
     /// # Errors
     /// When the kernel does not answer.
     pub fn latencies(&self) -> Result<Vec<Latency>, Error> {
-        let records = batch(&self.main.maps.latencies, "read response times")?;
-        let latency = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let (key, record) =
-                (raw::appease_latency_key::from_bytes(&key)?, raw::appease_latency::from_bytes(&value)?);
-            Some(Latency {
-                customer: CustomerId::of(&key.customer),
-                rule: key.rule,
-                response_ns: record.response_ns,
-                unhappiness_ns: record.unhappiness_ns,
-                response: Box::new(record.response),
-                first: Box::new(record.first),
-                unhappiness: Box::new(record.unhappiness),
-            })
+        let records = array::<raw::appease_latency>(&self.main.maps.latencies, "read response times")?;
+        let latency = |record: &raw::appease_latency| Latency {
+            customer: CustomerId::of(&record.key.customer),
+            rule: record.key.rule,
+            response_ns: record.response_ns,
+            unhappiness_ns: record.unhappiness_ns,
+            response: Box::new(record.response),
+            first: Box::new(record.first),
+            unhappiness: Box::new(record.unhappiness),
         };
-        Ok(records.filter_map(latency).collect())
+        Ok(records.iter().filter(|record| record.latest_ns > 0).map(latency).collect())
     }
 
     /// Requests that somebody waits for: neither over, nor periods of something that is given.

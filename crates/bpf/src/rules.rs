@@ -296,6 +296,7 @@ impl Glance {
     }
 
     fn count(&mut self, target: &Target, is_new: bool) {
+        self.ports.version = self.ports.version.wrapping_add(1);
         let change = |number: &mut usize| {
             *number = if is_new { *number + 1 } else { number.saturating_sub(1) };
             *number > 0

@@ -478,8 +478,10 @@ fn load_object(
             maps.customer_slots.reuse_fd(theirs.customer_slots.as_fd()),
             maps.weights.reuse_fd(theirs.weights.as_fd()),
             maps.latencies.reuse_fd(theirs.latencies.as_fd()),
+            maps.latency_slots.reuse_fd(theirs.latency_slots.as_fd()),
             maps.latency_scratch.reuse_fd(theirs.latency_scratch.as_fd()),
             maps.latest_by.reuse_fd(theirs.latest_by.as_fd()),
+            maps.connections.reuse_fd(theirs.connections.as_fd()),
             maps.unshown.reuse_fd(theirs.unshown.as_fd()),
         ];
         let reused = reused.into_iter().collect::<Result<(), _>>();
