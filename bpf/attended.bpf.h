@@ -395,7 +395,7 @@ static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
 		return 0;
 	/* After a realtime task or the other lanes the next dispatch starts it anew. */
 	tctx = curr && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE) ? try_task_ctx(curr) : NULL;
-	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !domain_at(attended_domain_of(*cpu))->attended) {
+	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !attended_waits_in(attended_domain_of(*cpu))) {
 		cctx->compares = 0;
 		return 0;
 	}
@@ -411,10 +411,11 @@ static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
 
 /*
  * Attended tasks wait while another one runs on @cpu, that of @cctx. Its key comes later with all that it does, but slices end at ticks: a
- * key waited 6 ms for a player's picture whose turn was over after 3. So they are compared after a piece. The papers of other
- * policies have slices.
+ * key waited 6 ms for a player's picture whose turn was over after 3. So they are compared after a piece, or after @ns, if it
+ * keeps the CPU for as long anyway; but for no longer than a slice, for it may come to another request. The papers of other policies
+ * have slices.
  */
-static __always_inline void compare_soon(u32 cpu, struct cpu_ctx *cctx)
+static __always_inline void compare_soon(u32 cpu, struct cpu_ctx *cctx, u64 ns)
 {
 	struct timer *timer;
 
@@ -424,7 +425,14 @@ static __always_inline void compare_soon(u32 cpu, struct cpu_ctx *cctx)
 	if (!timer)
 		return;
 	cctx->compares = 1;
-	bpf_timer_start(&timer->timer, PROGRESS_PIECE_NS, 0);
+	ns = ns > slice_ns ? slice_ns : ns;
+	bpf_timer_start(&timer->timer, ns > PROGRESS_PIECE_NS ? ns : PROGRESS_PIECE_NS, 0);
+}
+
+/* For how long an attended task that runs in @running_queue with @running_key keeps the CPU from the first in @queue, as far as can be told. */
+static __always_inline u64 keeps_attended(u32 queue, u64 key, u32 running_queue, u64 running_key)
+{
+	return queue == running_queue ? unhappiness_keeps_ns(key, running_key, PREEMPT_MARGIN_NS, REQUEST_WEIGHT) : 0;
 }
 
 __noinline s32 init_compare_timer(u32 cpu)
@@ -434,7 +442,7 @@ __noinline s32 init_compare_timer(u32 cpu)
 
 /*
  * On one CPU: puts @p into the CPU's own queue, which saves ops.dispatch(). An attended task that wakes up and displaces the
- * running one goes before it. Only for a millisecond after the last ops.dispatch(), while others wait: it gives the other
+ * running one goes before it; one that wakes up while a realtime task runs is compared with it after a piece. Only for a millisecond after the last ops.dispatch(), while others wait: it gives the other
  * lanes their share. False: it may not.
  */
 static __always_inline bool insert_next(struct task_struct *p, u64 slice, u64 now, u64 enq_flags)
@@ -451,7 +459,7 @@ static __always_inline bool insert_next(struct task_struct *p, u64 slice, u64 no
 static __always_inline bool is_unhappiest(u32 queue, u64 key)
 {
 	u32 first = 0;
-	u64 waiting = domain_at(0)->attended ? first_attended_key(0, 0, &first) : 0;
+	u64 waiting = domain_at(0)->attended ? first_attended_key(0, 0, &first, NULL) : 0;
 
 	return !waiting || displaces(queue, key, first, waiting);
 }
@@ -488,8 +496,8 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (victim < 0 && may_displace && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && is_unhappiest(queue, key) &&
-	    insert_next(p, slice, tctx->queued_ns, enq_flags))
+	if (victim < 0 && (may_displace || enq_flags & SCX_ENQ_REENQ) && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) &&
+	    is_unhappiest(queue, key) && insert_next(p, slice, tctx->queued_ns, enq_flags))
 		return;
 	domain = waits_in(p, victim);
 	tctx->is_expected = victim >= 0 && domain == domain_of(victim);
@@ -498,7 +506,7 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 	if (victim < 0) {
 		kick_idle(p);
 		if (may_displace)
-			compare_soon(scx_bpf_task_cpu(p), cpu_ctx_of_task(p));
+			compare_soon(scx_bpf_task_cpu(p), cpu_ctx_of_task(p), 0);
 		return;
 	}
 	count_sched(CNT_PREEMPTED);

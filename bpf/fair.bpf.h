@@ -161,8 +161,30 @@ static __always_inline u32 next_queue(struct fair_look *look)
 	return queue;
 }
 
-/* Where the first of the attended tasks of @domain that may run on @cpu waits: in @first, and its key; 0: there is none. */
-__noinline u64 first_attended_key(s32 cpu, u32 domain, u32 *first)
+/* Whether an attended task waits in @domain, by the queues themselves: bits say that one may. */
+__noinline bool attended_waits_in(u32 domain)
+{
+	u64 waiting = domain_at(domain)->attended;
+	u32 i;
+
+	bpf_for(i, 0, waiting ? FAIR_QUEUES : 0) {
+		if (waiting & bit_of(i) && scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, domain, i)) > 0)
+			return true;
+	}
+	return false;
+}
+
+/* Whether nobody else waits in @p's queue: in a list of one, what comes before it is what comes after it. */
+static __always_inline bool waits_alone(const struct task_struct *p)
+{
+	return p->scx.dsq_list.node.next == p->scx.dsq_list.node.prev;
+}
+
+/*
+ * Where the first of the attended tasks of @domain that may run on @cpu waits: in @first, and its key; 0: there is none. In @is_alone, if
+ * that is wanted: whether it does so alone.
+ */
+__noinline u64 first_attended_key(s32 cpu, u32 domain, u32 *first, u32 *is_alone)
 {
 	struct fair_look *look = begin_look(domain);
 	struct task_struct *p;
@@ -179,6 +201,8 @@ __noinline u64 first_attended_key(s32 cpu, u32 domain, u32 *first)
 			fair_queue_is_empty(queue);
 		} else if (bpf_cpumask_test_cpu(cpu, p->cpus_ptr)) {
 			*first = queue;
+			if (is_alone)
+				*is_alone = waits_alone(p);
 			return p->scx.dsq_vtime;
 		}
 	}

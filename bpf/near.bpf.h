@@ -195,7 +195,7 @@ __noinline bool take_attended_elsewhere(s32 cpu, u32 here, u64 now)
 		return false;
 	bpf_for(i, 1, nr_domains) {
 		there = placement_near(here, i) % DOMAINS;
-		if (!(elsewhere & bit_of(there)) || (first_attended_key(cpu, there, &queue) && is_expected(there, queue, now)))
+		if (!(elsewhere & bit_of(there)) || (first_attended_key(cpu, there, &queue, NULL) && is_expected(there, queue, now)))
 			continue;
 		/* Also when its first may not run here: others behind it may. */
 		if (take_attended(there))
@@ -209,7 +209,7 @@ __noinline bool attended_waits_for(s32 cpu, u32 domain, u64 now)
 {
 	u32 queue = 0;
 
-	if (!first_attended_key(cpu, domain, &queue))
+	if (!first_attended_key(cpu, domain, &queue, NULL))
 		return false;
 	if (domain == domain_of(cpu) || !is_expected(domain, queue, now))
 		return true;

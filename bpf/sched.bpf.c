@@ -207,7 +207,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 {
 	struct standing standing = {};
 	struct task_ctx *tctx;
-	bool has_woken;
+	bool has_woken, has_run;
 	u64 mono;
 
 	if (went_on(p, enq_flags) || answers(p, enq_flags))
@@ -222,9 +222,13 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if (has_woken)
 		tctx->has_woken = 0;
 	mono = mono_if_serving();
-	if (mono && tctx->lane != APPEASE_LANE_KERNEL)
-		judge(p, mono, &standing);
-	charge(p, tctx, mono, &standing);
+	/* One that slept was charged when it went to sleep. */
+	has_run = p->se.sum_exec_runtime != tctx->ran_ns;
+	if (has_run) {
+		if (mono && tctx->lane != APPEASE_LANE_KERNEL)
+			judge(p, mono, &standing);
+		charge(p, tctx, mono, &standing);
+	}
 	if (skips_queues() && giver == p->pid) {
 		giver = 0;
 		if (enq_flags & SCX_ENQ_WAKEUP && tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)
@@ -250,7 +254,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	}
 	if (mono) {
-		bool is_stale = tctx->lane == APPEASE_LANE_KERNEL;
+		bool is_stale = tctx->lane == APPEASE_LANE_KERNEL || !has_run;
 
 		if (enq_flags & SCX_ENQ_WAKEUP) {
 			is_stale |= has_woken || wakes_up(p, tctx, mono) || tctx->start_ns;
@@ -458,7 +462,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct standing standing = {};
 	u64 now = scx_bpf_now(), mono, key;
 	bool runs_other, pauses = false;
-	u32 first = 0, domain = domain_of(cpu);
+	u32 first = 0, is_alone = 0, domain = domain_of(cpu);
 
 	if (!cctx)
 		return;
@@ -510,7 +514,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	move_waiting_attended();
 
 	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
-					     first_attended_key(cpu, domain, &first);
+					     first_attended_key(cpu, domain, &first, &is_alone);
 	/* The verifier does not know that nobody has no standing. */
 	if (!prev)
 		standing.attended = false;
@@ -533,7 +537,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			goes_on_with(cpu, cctx, false);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			if (key)
-				compare_soon(cpu, cctx);
+				compare_soon(cpu, cctx, keeps_attended(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key));
 			return;
 		}
 		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx)) {
@@ -545,9 +549,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
 	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(cpu, domain, now))) {
 		goes_on_with(cpu, cctx, false);
-		if (policy == APPEASE_POLICY_APPEASE && key &&
-		    scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, domain, first % FAIR_QUEUES)) > 0)
-			compare_soon(cpu, cctx);
+		if (key && !is_alone)
+			compare_soon(cpu, cctx, 0);
 		return;
 	}
 	goes_on_with(cpu, cctx, !standing.attended);

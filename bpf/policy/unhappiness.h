@@ -54,4 +54,19 @@ static inline bool unhappiness_preempts(u64 wakee_key, u64 running_key, u64 marg
 	return policy_before(wakee_key + margin_ns, running_key);
 }
 
+/*
+ * For how long a request of @weight with @running_key keeps the CPU from a task that waits with @waiting_key, ns, at the least: its key comes
+ * later by what it is served, and, if its age is capped, with time.
+ */
+static inline u64 unhappiness_keeps_ns(u64 waiting_key, u64 running_key, u64 margin_ns, u32 weight)
+{
+	u64 until = waiting_key + margin_ns;
+
+	if (!policy_before(running_key, until))
+		return 0;
+	if (!weight)
+		weight = 1;
+	return (until - running_key) / (1 + (POLICY_WEIGHT_DEFAULT + weight - 1) / weight);
+}
+
 #endif

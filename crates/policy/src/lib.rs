@@ -43,6 +43,8 @@ native! {
     unhappiness_ns(opened_ns: u64, served_ns: u64, now_ns: u64) -> u64;
     /// Whether the holder of the first key displaces the holder of the second.
     unhappiness_preempts(wakee_key: u64, running_key: u64, margin_ns: u64) -> bool;
+    /// For how long, at the least, the holder of the second key keeps the CPU from the holder of the first.
+    unhappiness_keeps_ns(waiting_key: u64, running_key: u64, margin_ns: u64, weight: u32) -> u64;
     /// Weight of a task by its nice value.
     progress_weight(nice: i32) -> u32;
     /// Weight of a cgroup by its `cpu.weight`.

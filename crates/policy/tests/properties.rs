@@ -7,13 +7,14 @@ use appease_policy::{
     loan_debt, loan_granted, progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline,
     progress_displaces, progress_had, progress_inherit, progress_keeps_ns, progress_kernel_fits, progress_next_share,
     progress_overdue_fits, progress_overdue_until, progress_owed, progress_share, progress_start, progress_weight,
-    unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
+    unhappiness_keeps_ns, unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
 /// A year of uptime, ns: far beyond what a request lives, far below where sums wrap.
 const YEAR_NS: u64 = 365 * 86_400 * 1_000_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
+const MS_NS: u64 = 1_000_000;
 /// As the header's arithmetic has it.
 #[allow(clippy::cast_lossless)]
 const PROGRESS_PIECE: u64 = PROGRESS_PIECE_NS as u64;
@@ -71,6 +72,26 @@ proptest! {
     #[test]
     fn displacing_is_one_way(a in 0..YEAR_NS, b in 0..YEAR_NS, margin in 0..SECOND_NS) {
         prop_assert!(!(unhappiness_preempts(a, b, margin) && unhappiness_preempts(b, a, margin)));
+    }
+
+    /// Who is to keep the CPU for so long does, however old its request is.
+    #[test]
+    fn nobody_overtakes_before_it_is_said(
+        opened in SECOND_NS..YEAR_NS,
+        served in 0..10 * MS_NS,
+        behind in 0..50 * MS_NS,
+        horizon in 0..50 * MS_NS,
+        margin in 0..MS_NS,
+        weight in 1u32..10_000,
+        part in 0u64..=100,
+    ) {
+        let key = |now, served| unhappiness_key(unhappiness_opened(opened, now, horizon), served, weight);
+        let now = opened + behind;
+        let running = key(now, served);
+        let waiting = running + behind;
+        let keeps = unhappiness_keeps_ns(waiting, running, margin, weight);
+        let ran = keeps / 100 * part;
+        prop_assert!(!unhappiness_preempts(waiting, key(now + ran, served + ran), margin));
     }
 
     #[test]
