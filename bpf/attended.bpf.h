@@ -393,6 +393,10 @@ static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
 
 	if (!cctx)
 		return 0;
+	if (skips_queues() && has_displaced && curr && curr->prio < MAX_RT_PRIO) {
+		bpf_timer_start(timer, PROGRESS_PIECE_NS, 0);
+		return 0;
+	}
 	/* After a realtime task or the other lanes the next dispatch starts it anew. */
 	tctx = curr && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE) ? try_task_ctx(curr) : NULL;
 	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !attended_waits_in(attended_domain_of(*cpu))) {

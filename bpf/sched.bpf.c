@@ -212,6 +212,10 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 
 	if (went_on(p, enq_flags) || answers(p, enq_flags))
 		return;
+	if (skips_queues() && has_displaced) {
+		has_displaced = false;
+		end_after(0, 0, STAY_NS);
+	}
 	tctx = try_task_ctx(p);
 	if (!tctx) {
 		/* Without a record it is still run; not from the local queue, which would go before everybody. */
@@ -469,6 +473,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (skips_queues()) {
 		plain_waiting = 0;
 		gives_way = false;
+		has_displaced = false;
 	}
 	if (prev)
 		tctx = try_task_ctx(prev);
@@ -584,8 +589,43 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 }
 
 /*
+ * On one CPU: whether the current task, attended, which a higher class displaces, may stay first in the CPU's own queue, for nobody
+ * waits who would go before it. Who comes meanwhile has the CPU look at its queues soon after. A server with a realtime customer or
+ * driver so goes on with its turn, and is not queued and taken out again.
+ */
+static __always_inline bool stays_displaced(struct cpu_ctx *cctx)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct standing standing = {};
+	struct task_ctx *tctx;
+	u32 own, first = 0;
+	u64 mono, key;
+
+	if (!skips_queues() || policy == APPEASE_POLICY_CAS || nr_limits || plain_may_wait() || cctx->kernel_waiting ||
+	    !(p->scx.flags & SCX_TASK_QUEUED) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) != 1)
+		return false;
+	mono = mono_if_serving();
+	tctx = mono ? try_task_ctx(p) : NULL;
+	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED)
+		return false;
+	judge(p, mono, &standing);
+	charge(p, tctx, mono, &standing);
+	if (tctx->lane != APPEASE_LANE_ATTENDED || !standing.attended)
+		return false;
+	key = domain_at(0)->attended ? first_attended_key(0, 0, &first, NULL) : 0;
+	if (key) {
+		own = fair_queue_of(tctx->turn_for);
+		if (displaces(first, key, own, standing.key))
+			return false;
+		compare_soon(0, cctx, keeps_attended(first, key, own, standing.key));
+	}
+	has_displaced = true;
+	return true;
+}
+
+/*
  * A higher class takes the CPU. What it displaced, and what waits behind that, goes back to our queues: left in the
- * local one, it would run before anybody who is woken meanwhile.
+ * local one, it would run before anybody who is woken meanwhile. But an attended one alone may stay, see stays_displaced().
  *
  * SCX_OPS_ENQ_MIGRATION_DISABLED is set for this callback: up to 6.18 the entry to a BPF program disables migration of
  * the current task, which here is the very one that was displaced. Without the flag the kernel would take that for the
@@ -595,6 +635,10 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
 
+	if (cctx && stays_displaced(cctx)) {
+		cctx->is_timed = 0;
+		return;
+	}
 	if (cctx) {
 		cctx->releases = 1;
 		/* What was to end has ended. Else the CPU's timer would look for it as long as that class runs. */

@@ -218,6 +218,9 @@ static __always_inline void insert_first(struct task_struct *p, u64 slice, u64 e
 /* On one CPU: the running task is being displaced by one that goes on with its turn. */
 static bool gives_way;
 
+/* On one CPU: a task that a higher class displaced is first in the local queue, and none was queued since, see stays_displaced(). */
+static bool has_displaced;
+
 /* Whether one of @queues may hold something. */
 static __always_inline bool may_hold(u64 queues)
 {
