@@ -94,9 +94,9 @@ struct connection {
 	struct latest latest;
 	u64 far[2];	/* for whom the rule was found */
 	u32 far_port;
+	u32 near_port;
 	u32 rule;	/* that counts what anybody reads there; 0: none is known */
 	u32 version;	/* of the rules, as of then */
-	u32 pad;
 };
 
 struct {
@@ -319,9 +319,11 @@ __noinline u32 latency_for(const struct appease_request *request __arg_nonnull, 
 		bpf_map_delete_elem(&latency_slots, &latency->key);
 	bpf_map_update_elem(&latencies, &slot, empty, BPF_ANY);
 	latency->key = key;
-	if (bpf_map_update_elem(&latency_slots, &key, &slot, BPF_NOEXIST))
-		return APPEASE_NR_LATENCIES;
-	return slot;
+	if (!bpf_map_update_elem(&latency_slots, &key, &slot, BPF_NOEXIST))
+		return slot;
+	/* Another CPU was first. */
+	known = bpf_map_lookup_elem(&latency_slots, &key);
+	return known ? *known : APPEASE_NR_LATENCIES;
 }
 
 static __always_inline bool is_latency_of(const struct appease_latency *latency, const struct appease_request *request,

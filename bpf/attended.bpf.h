@@ -399,8 +399,8 @@ static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
 	}
 	/* After a realtime task or the other lanes the next dispatch starts it anew. */
 	tctx = curr && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE) ? try_task_ctx(curr) : NULL;
-	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !attended_waits_in(attended_domain_of(*cpu))) {
-		cctx->compares = 0;
+	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !attended_may_wait(attended_domain_of(*cpu))) {
+		cctx->compare_at_ns = 0;
 		return 0;
 	}
 	ran = scx_bpf_now() - cctx->looked_ns;
@@ -408,7 +408,7 @@ static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
 		bpf_timer_start(timer, PROGRESS_PIECE_NS - ran, 0);
 		return 0;
 	}
-	cctx->compares = 0;
+	cctx->compare_at_ns = 0;
 	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
@@ -422,21 +422,33 @@ static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
 static __always_inline void compare_soon(u32 cpu, struct cpu_ctx *cctx, u64 ns)
 {
 	struct timer *timer;
+	u64 at_ns;
 
-	if (policy != APPEASE_POLICY_APPEASE || !cctx || cctx->compares)
+	if (policy != APPEASE_POLICY_APPEASE || !cctx)
+		return;
+	ns = ns > slice_ns ? slice_ns : ns;
+	ns = ns > PROGRESS_PIECE_NS ? ns : PROGRESS_PIECE_NS;
+	at_ns = scx_bpf_now() + ns;
+	if (cctx->compare_at_ns && !policy_before(at_ns, cctx->compare_at_ns))
 		return;
 	timer = bpf_map_lookup_elem(&compare_timers, &cpu);
 	if (!timer)
 		return;
-	cctx->compares = 1;
-	ns = ns > slice_ns ? slice_ns : ns;
-	bpf_timer_start(&timer->timer, ns > PROGRESS_PIECE_NS ? ns : PROGRESS_PIECE_NS, 0);
+	cctx->compare_at_ns = at_ns;
+	bpf_timer_start(&timer->timer, ns, 0);
 }
 
-/* For how long an attended task that runs in @running_queue with @running_key keeps the CPU from the first in @queue, as far as can be told. */
-static __always_inline u64 keeps_attended(u32 queue, u64 key, u32 running_queue, u64 running_key)
+/*
+ * For how long an attended task that runs with @standing keeps the CPU from the first in @queue, as far as one task can tell: others may work
+ * for the same request on other CPUs.
+ */
+static __always_inline u64 keeps_attended(u32 queue, u64 key, u32 running_queue, const struct standing *standing)
 {
-	return queue == running_queue ? unhappiness_keeps_ns(key, running_key, PREEMPT_MARGIN_NS, REQUEST_WEIGHT) : 0;
+	const struct appease_request *request = queue == running_queue ? request_in(standing) : NULL;
+
+	if (!request)
+		return 0;
+	return unhappiness_keeps_ns(key, standing->key, PREEMPT_MARGIN_NS, REQUEST_WEIGHT * request->weight / POLICY_WEIGHT_DEFAULT);
 }
 
 __noinline s32 init_compare_timer(u32 cpu)
@@ -446,7 +458,7 @@ __noinline s32 init_compare_timer(u32 cpu)
 
 /*
  * On one CPU: puts @p into the CPU's own queue, which saves ops.dispatch(). An attended task that wakes up and displaces the
- * running one goes before it; one that wakes up while a realtime task runs is compared with it after a piece. Only for a millisecond after the last ops.dispatch(), while others wait: it gives the other
+ * running one goes before it. Only for a millisecond after the last ops.dispatch(), while others wait: it gives the other
  * lanes their share. False: it may not.
  */
 static __always_inline bool insert_next(struct task_struct *p, u64 slice, u64 now, u64 enq_flags)
@@ -500,8 +512,8 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (victim < 0 && (may_displace || enq_flags & SCX_ENQ_REENQ) && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) &&
-	    is_unhappiest(queue, key) && insert_next(p, slice, tctx->queued_ns, enq_flags))
+	if (victim < 0 && may_displace && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && is_unhappiest(queue, key) &&
+	    insert_next(p, slice, tctx->queued_ns, enq_flags))
 		return;
 	domain = waits_in(p, victim);
 	tctx->is_expected = victim >= 0 && domain == domain_of(victim);

@@ -161,12 +161,17 @@ static __always_inline u32 next_queue(struct fair_look *look)
 	return queue;
 }
 
-/* Whether an attended task waits in @domain, by the queues themselves: bits say that one may. */
-__noinline bool attended_waits_in(u32 domain)
+/*
+ * Whether an attended task may wait in @domain. On one CPU the queues themselves tell, for bits outlast those that waited; on more, a task
+ * enters its queue after its bit is set.
+ */
+__noinline bool attended_may_wait(u32 domain)
 {
 	u64 waiting = domain_at(domain)->attended;
 	u32 i;
 
+	if (!knows_queues())
+		return waiting;
 	bpf_for(i, 0, waiting ? FAIR_QUEUES : 0) {
 		if (waiting & bit_of(i) && scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, domain, i)) > 0)
 			return true;

@@ -334,6 +334,7 @@ static __always_inline void place_anew(void)
 static __always_inline bool is_part_of_latest(struct appease_process *process, u64 object, u32 channel, u64 same_ns, u64 now)
 {
 	const struct appease_request *request = try_lookup_request(&process->attention, now);
+	struct appease_thread *thread;
 
 	if (!request || process->attention.nr_hops || request->object != object || request->channel != channel ||
 	    now - request->opened_ns >= same_ns || request->last_response_ns)
@@ -341,6 +342,12 @@ static __always_inline bool is_part_of_latest(struct appease_process *process, u
 	process->context_id = request->id;
 	process->gives_on = 0;
 	process->context_opened_ns = request->opened_ns;
+	thread = try_thread(bpf_get_current_task_btf());
+	if (thread) {
+		if (thread->attention.request_id != request->id)
+			thread->attention = process->attention;
+		thread->context_id = request->id;
+	}
 	tell_current_wanted(process);
 	return true;
 }

@@ -214,7 +214,9 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		return;
 	if (skips_queues() && has_displaced) {
 		has_displaced = false;
-		end_after(0, 0, STAY_NS);
+		/* Else that one has gone on since. */
+		if (bpf_get_current_task_btf()->prio < MAX_RT_PRIO)
+			looks_behind_displaced = end_after(0, 0, STAY_NS);
 	}
 	tctx = try_task_ctx(p);
 	if (!tctx) {
@@ -473,7 +475,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (skips_queues()) {
 		plain_waiting = 0;
 		gives_way = false;
-		has_displaced = false;
+		has_displaced = looks_behind_displaced = false;
 	}
 	if (prev)
 		tctx = try_task_ctx(prev);
@@ -542,7 +544,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			goes_on_with(cpu, cctx, false);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			if (key)
-				compare_soon(cpu, cctx, keeps_attended(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key));
+				compare_soon(cpu, cctx, keeps_attended(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), &standing));
 			return;
 		}
 		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx)) {
@@ -601,7 +603,8 @@ static __always_inline bool stays_displaced(struct cpu_ctx *cctx)
 	u32 own, first = 0;
 	u64 mono, key;
 
-	if (!skips_queues() || policy == APPEASE_POLICY_CAS || nr_limits || plain_may_wait() || cctx->kernel_waiting ||
+	/* Without a slice it is queued, and what is in the local queue is another one. */
+	if (!skips_queues() || is_partial || policy == APPEASE_POLICY_CAS || nr_limits || !p->scx.slice || plain_may_wait() || cctx->kernel_waiting ||
 	    !(p->scx.flags & SCX_TASK_QUEUED) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) != 1)
 		return false;
 	mono = mono_if_serving();
@@ -617,7 +620,7 @@ static __always_inline bool stays_displaced(struct cpu_ctx *cctx)
 		own = fair_queue_of(tctx->turn_for);
 		if (displaces(first, key, own, standing.key))
 			return false;
-		compare_soon(0, cctx, keeps_attended(first, key, own, standing.key));
+		compare_soon(0, cctx, keeps_attended(first, key, own, &standing));
 	}
 	has_displaced = true;
 	return true;

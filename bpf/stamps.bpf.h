@@ -160,8 +160,9 @@ static __always_inline void leave_stamp(const struct stamp_key *key, const struc
 	*(volatile u64 *)&stamp->request_id = id;
 	if (!known)
 		bpf_map_update_elem(&stamps, key, stamp, BPF_ANY);
-	if (object == APPEASE_OBJECT_INET && policy_before(armed.inet_stamped_until_ns, attention->until_ns))
-		armed.inet_stamped_until_ns = attention->until_ns;
+	/* No attention lasts longer from now. */
+	if (object == APPEASE_OBJECT_INET && policy_before(armed.inet_stamped_until_ns, now + attention_ns))
+		armed.inet_stamped_until_ns = now + attention_ns;
 	count(APPEASE_CNT_STAMPED);
 }
 

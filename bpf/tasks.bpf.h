@@ -136,7 +136,7 @@ struct cpu_ctx {
 	u64 stays;	/* an attended task that was woken here may have this CPU before another one is told, see call() */
 	u32 stays_in;	/* its queue */
 	s32 next_cpu;	/* which one is told then */
-	u64 compares;	/* its timer is on by which attended tasks are compared, see compare_soon() */
+	u64 compare_at_ns;	/* when its timer is to compare attended tasks, see compare_soon(); 0: it is off */
 	u64 is_called;	/* an attended task waits for this CPU to look, or may soon: others call other CPUs */
 	u64 turn;	/* the other lane is at its guaranteed turn: only modest customers displace it */
 	/* Policy cas: the unhappiest of those who wait, in this look at the queue. */
@@ -220,6 +220,9 @@ static bool gives_way;
 
 /* On one CPU: a task that a higher class displaced is first in the local queue, and none was queued since, see stays_displaced(). */
 static bool has_displaced;
+
+/* On one CPU: one was, and the CPU's timer is on for it. */
+static bool looks_behind_displaced;
 
 /* Whether one of @queues may hold something. */
 static __always_inline bool may_hold(u64 queues)
@@ -309,7 +312,7 @@ static int end_run(void *map, int *cpu, struct bpf_timer *timer)
 		return 0;
 	/* It has not begun: realtime work is before it. */
 	if (curr && curr->prio < MAX_RT_PRIO) {
-		bpf_timer_start(timer, RETRY_NS, 0);
+		bpf_timer_start(timer, looks_behind_displaced ? PROGRESS_PIECE_NS : RETRY_NS, 0);
 		return 0;
 	}
 	pid = cctx->timed_pid;

@@ -162,8 +162,11 @@ static __always_inline u64 far_end(const struct inet_ends *ends)
 /* The rule that counts what anybody reads on @connection, between @ends; 0: none is known, or the rules changed. */
 static __always_inline u32 rule_known_at(const struct connection *connection, const struct inet_ends *ends)
 {
-	return connection->version == watched.version && connection->far_port == ends->far_port &&
-	       connection->far[0] == ends->far[0] && connection->far[1] == ends->far[1] ? connection->rule : 0;
+	bool is_same = connection->version == watched.version && connection->near_port == ends->near_port &&
+		       connection->far_port == ends->far_port && connection->far[0] == ends->far[0] &&
+		       connection->far[1] == ends->far[1];
+
+	return is_same && !is_kthread(bpf_get_current_task_btf()) ? connection->rule : 0;
 }
 
 /*
@@ -181,6 +184,7 @@ static __always_inline void keep_rule_at(struct connection *connection, const st
 	connection->far[0] = ends->far[0];
 	connection->far[1] = ends->far[1];
 	connection->far_port = ends->far_port;
+	connection->near_port = ends->near_port;
 	connection->rule = slot;
 	connection->version = version;
 }
@@ -210,8 +214,8 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 	source.peer[1] = ends->far[1];
 	source.waited_us = ends->waited_us;
 	source.far = protocol == IPPROTO_UDP ? far_end(ends) : 0;
+	source.is_connection = protocol == IPPROTO_TCP;
 	if (connection) {
-		source.is_connection = true;
 		source.customer = connection->latest.customer;
 		if (access == APPEASE_READ)
 			slot = rule_known_at(connection, ends);
@@ -289,14 +293,16 @@ static __always_inline bool tcp_hit(struct sock *sk, u32 access)
 	if (!is_tcp_channel(sk))
 		return false;
 	now = bpf_ktime_get_ns();
-	connection = connection_of(sk);
+	connection = try_connection(sk);
 	if (connection && access == APPEASE_READ && reads_on(sk, connection, now))
 		return true;
 	ends_of_socket(sk, &ends, now);
 	if (policy == APPEASE_POLICY_CAS && access == APPEASE_READ)
 		ends.waited_us = unread_us(sk);
 	request = inet_hit(&ends, IPPROTO_TCP, access, sk->sk_rx_dst_ifindex, connection);
-	if (request && connection && access == APPEASE_READ)
+	if (request && access == APPEASE_READ && !connection)
+		connection = connection_of(sk);
+	if (request && access == APPEASE_READ && connection)
 		follow_latest(&connection->latest, request - 1, now);
 	return request;
 }
