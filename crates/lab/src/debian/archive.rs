@@ -1,7 +1,7 @@
 //! A private apt: it reads the host's mirror and keys, and touches nothing of the host's own package state.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
@@ -88,11 +88,14 @@ impl Archive {
         Tool::new(program, purpose).args(["-c".as_ref(), self.configuration().as_os_str()]).env("LC_ALL", "C.UTF-8")
     }
 
-    /// Fetches the package lists anew.
+    /// Fetches the package lists anew. apt refuses to while another process does, so that is waited for.
     ///
     /// # Errors
     /// When the mirror cannot be reached.
     pub fn update(&self, steps: &Steps) -> Result<()> {
+        let path = self.dir.join(".lock-update");
+        let locked = File::create(&path).and_then(|file| file.lock().map(|()| file));
+        let _lock = locked.with_context(|| format!("lock {}", path.display()))?;
         let step = steps.begin("package lists of Debian's archive");
         let fetched =
             self.tool("apt-get", "fetch the package lists").args(["update", "-q", "--error-on=any"]).run(Some(&step));
