@@ -29,14 +29,13 @@ __noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tc
 		return 0;
 	most = vtime_for(p, slice_ns);
 	clock = clock_here(party, tctx->party);
+	tctx->handed_vtime = 0;
 	/* The first process adopts orphans, and does not wait for their work. */
 	if (heir->party != tctx->party || next_pid == 1) {
 		owe(party, progress_leaves(tctx->vtime, clock, clock, slice_ns));
-		tctx->handed_vtime = 0;
 		tctx->vtime = progress_start(tctx->vtime, clock, most);
 		return 0;
 	}
-	tctx->handed_vtime = 0;
 	heir->vtime = progress_inherit(heir->vtime, tctx->vtime, clock, most);
 	/* It may sleep once more on its way out. */
 	tctx->vtime = progress_start(tctx->vtime, clock, most);

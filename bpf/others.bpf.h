@@ -515,13 +515,14 @@ __noinline bool take_elsewhere(u32 here)
 /* Whether a task of the other lane, at the end of its turn, still goes before all that wait. */
 __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domain)
 {
-	u32 index = first_party(domain);
-	struct task_struct *first = index == tctx->party ? first_of(index, domain) : NULL;
+	struct task_struct *first;
+	u32 index;
 
 	/* It was of the idle lane until now, which has no part. */
 	if (tctx->party >= PARTIES)
 		return false;
-
+	index = first_party(domain);
+	first = index == tctx->party ? first_of(index, domain) : NULL;
 	/* Its own party had least, but nobody else of it waits. */
 	if (!first && knows_queues() && index == tctx->party) {
 		party_is_empty(index);

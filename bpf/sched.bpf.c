@@ -638,14 +638,12 @@ void BPF_STRUCT_OPS(appease_cpu_release, s32 cpu, struct scx_cpu_release_args *a
 {
 	struct cpu_ctx *cctx = this_cpu_ctx();
 
-	if (cctx && stays_displaced(cctx)) {
-		cctx->is_timed = 0;
-		return;
-	}
 	if (cctx) {
-		cctx->releases = 1;
 		/* What was to end has ended. Else the CPU's timer would look for it as long as that class runs. */
 		cctx->is_timed = 0;
+		if (stays_displaced(cctx))
+			return;
+		cctx->releases = 1;
 	}
 	scx_bpf_reenqueue_local();
 	if (cctx)

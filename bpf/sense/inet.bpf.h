@@ -32,7 +32,7 @@ struct inet_ends {
 	u16 near_port;
 	u16 far_port;
 	u32 waited_us;	/* since data came, as far as is known */
-	u64 now;
+	u64 now;	/* CLOCK_MONOTONIC */
 };
 
 static __always_inline u64 mapped(__be32 address)
@@ -52,6 +52,17 @@ static __always_inline void copy_address(u64 *to, const struct in6_addr *from)
 	to[1] = *(u64 *)&from->in6_u.u6_addr8[8];
 }
 
+/* The address of this end of a socket. */
+static __always_inline void copy_near(u64 *to, const struct sock_common *common)
+{
+	if (common->skc_family == AF_INET6) {
+		copy_address(to, &common->skc_v6_rcv_saddr);
+	} else {
+		to[0] = 0;
+		to[1] = mapped(common->skc_rcv_saddr);
+	}
+}
+
 static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *ends, u64 now)
 {
 	/* Not copied as a whole: its 136 bytes of stack are too many below an activated handler. */
@@ -62,12 +73,11 @@ static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *en
 	ends->waited_us = 0;
 	ends->near_port = common->skc_num;
 	ends->far_port = bpf_ntohs(common->skc_dport);
+	copy_near(ends->near, common);
 	if (common->skc_family == AF_INET6) {
-		copy_address(ends->near, &common->skc_v6_rcv_saddr);
 		copy_address(ends->far, &common->skc_v6_daddr);
 	} else {
-		ends->near[0] = ends->far[0] = 0;
-		ends->near[1] = mapped(common->skc_rcv_saddr);
+		ends->far[0] = 0;
 		ends->far[1] = mapped(common->skc_daddr);
 	}
 }
@@ -406,13 +416,12 @@ static __noinline bool is_still_meant(const struct appease_attention *stamp, u64
 static __always_inline bool is_at_customer(struct sock *sk, const struct appease_request *request)
 {
 	const struct sock_common *common = &sk->__sk_common;
+	u64 near[2];
 
 	if (request->channel != APPEASE_CHANNEL_INET || request->peer_port != common->skc_num)
 		return false;
-	if (common->skc_family == AF_INET6 && !is_mapped(&common->skc_v6_rcv_saddr))
-		return request->peer[0] == *(u64 *)&common->skc_v6_rcv_saddr.in6_u.u6_addr8[0] &&
-		       request->peer[1] == *(u64 *)&common->skc_v6_rcv_saddr.in6_u.u6_addr8[8];
-	return !request->peer[0] && request->peer[1] == mapped(common->skc_rcv_saddr);
+	copy_near(near, common);
+	return request->peer[0] == near[0] && request->peer[1] == near[1];
 }
 
 /*
@@ -495,7 +504,6 @@ static __always_inline void inet_deliver(struct sock *sk)
 	u16 protocol = sk->sk_protocol;
 
 	if (protocol == IPPROTO_TCP) {
-		/* Its reader may have had no customer for hours. */
 		bool is_channel = is_tcp_channel(sk);
 		u64 now;
 
@@ -544,9 +552,8 @@ __noinline int note_inet_read(const struct stamp_key *key __arg_nonnull)
 
 static __always_inline void note_tcp_receive(struct sock *sk)
 {
-	struct stamp_key key;
-
 	bool is_unstamped = follows_messages() && !may_be_stamped();
+	struct stamp_key key;
 
 	/* What MPTCP carries is stamped nowhere. */
 	if (!is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP) {

@@ -55,7 +55,7 @@ const MISSED: [(&str, &str); 18] = [
         "league_is_lost_in_few_cells_and_for_a_reason",
         "14 of 95 cells are lost, of 5: the list in README; 11 have no reason written down",
     ),
-    ("thousand_connections_weigh_as_one_at_none_default", "1.307 of 1.3"),
+    ("thousand_connections_weigh_as_one_at_none_default", "1.318 of 1.3"),
 ];
 
 /// Why a check fails, if that is known.
