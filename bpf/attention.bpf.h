@@ -54,7 +54,7 @@ const volatile u32 policy = APPEASE_POLICY_APPEASE;
  */
 #define HANDING_NS 100000ULL
 
-/* Which object a message went through. @a: its address, or both inet addresses mixed; @b: kind, protocol and ports. */
+/* Which object a message went through. @a: its address; @b: enum appease_object. */
 struct stamp_key {
 	u64 a;
 	u64 b;
@@ -70,6 +70,8 @@ struct handing {
 	u32 customer;	 /* whose it is; 0: not known */
 	u32 is_new;	 /* it is a new connection: whoever is woken is about to read it */
 	u32 weight;	 /* of the request */
+	u32 is_served;	 /* it is not beyond its budget */
+	u32 channel;	 /* by which it came */
 };
 
 /* Words that all hooks, and the scheduler, look at first. */
@@ -192,6 +194,16 @@ static __always_inline struct handing *this_handing(void)
 	u32 zero = 0;
 
 	return bpf_map_lookup_elem(&handings, &zero);
+}
+
+/* The same if the current task hands something on at @now, CLOCK_MONOTONIC, else NULL. */
+static __always_inline struct handing *try_handing_now(u64 now)
+{
+	struct handing *handing = this_handing();
+
+	if (!handing || handing->pid != (u32)bpf_get_current_pid_tgid() || now - handing->at_ns >= HANDING_NS)
+		return NULL;
+	return handing;
 }
 
 /* The request @id, or NULL if it is over, or its @slot is used anew. */

@@ -30,6 +30,15 @@ static __always_inline u64 deadline_of(const struct task_ctx *tctx)
 	return progress_deadline(tctx->vtime, tctx->burst_ns, slice_ns);
 }
 
+/* What @p, which has the CPU, ran since it was charged last, ns. */
+static __always_inline u64 ran_since(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
+{
+	u64 began = p->se.exec_start, ran = p->se.sum_exec_runtime - tctx->ran_ns;
+
+	/* Since the kernel looked last, which is a tick ago at most. */
+	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
+}
+
 /* A new turn begins with a wake-up. */
 static __always_inline void begin_turn(struct task_ctx *tctx)
 {

@@ -19,15 +19,6 @@ __noinline bool is_interrupt(void)
 	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
 }
 
-/* What @p, which has the CPU, ran since it was charged last, ns. */
-static __always_inline u64 ran_since(const struct task_struct *p, const struct task_ctx *tctx, u64 now)
-{
-	u64 began = p->se.exec_start, ran = p->se.sum_exec_runtime - tctx->ran_ns;
-
-	/* Since the kernel looked last, which is a tick ago at most. */
-	return policy_before(began, now) && now - began < LONGEST_TICK_NS ? ran + (now - began) : ran;
-}
-
 /*
  * For how long @curr keeps the CPU of @cctx from a task that wakes up, that of @wakee, ns; an interrupt woke it: @is_called. Tasks of
  * two parties compare by the parties' virtual times.

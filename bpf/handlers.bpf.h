@@ -45,6 +45,14 @@ struct {
 	__type(value, struct ends);
 } ends_map SEC(".maps");
 
+/* Those of sockets hang on the one that receives. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct ends);
+} socket_ends SEC(".maps");
+
 /* Handlers of each channel, by the object in struct source. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -413,10 +421,8 @@ static __always_inline struct ends *ends_of(const struct stamp_key *key)
 	return bpf_map_lookup_elem(&ends_map, key);
 }
 
-__noinline int handler_wrote(const struct stamp_key *key)
+__noinline int handler_wrote(struct ends *ends)
 {
-	struct ends *ends = key ? ends_of(key) : NULL;
-
 	if (!ends)
 		return 0;
 	ends->writer = current_tgid();
@@ -424,10 +430,8 @@ __noinline int handler_wrote(const struct stamp_key *key)
 	return 0;
 }
 
-__noinline int handler_read(const struct stamp_key *key)
+__noinline int handler_read(struct ends *ends)
 {
-	struct ends *ends = key ? ends_of(key) : NULL;
-
 	if (!ends)
 		return 0;
 	ends->reader = current_tgid();

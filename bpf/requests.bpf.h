@@ -104,6 +104,8 @@ static __always_inline void begin_handing(const struct appease_request *request,
 	handing->request_id = request ? request->id : 0;
 	handing->customer = request ? request->customer : customer;
 	handing->weight = request ? request->weight : POLICY_WEIGHT_DEFAULT;
+	handing->is_served = request && !is_spent(request);
+	handing->channel = request ? request->channel : APPEASE_NR_CHANNELS;
 	handing->is_new = 0;
 	handing->pid = bpf_get_current_pid_tgid();
 }

@@ -18,6 +18,17 @@ struct {
 	__type(value, struct appease_attention);
 } stamps SEC(".maps");
 
+/*
+ * The same of a socket hangs on the one that receives: a look takes a third of one into a table, and nobody's sockets, however many or
+ * whatever their addresses, take it from another's.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct appease_attention);
+} socket_stamps SEC(".maps");
+
 /* Processes that a waiter lifts, at most: who holds the lock, and who gets it before. */
 #define LIFTED_MAX 32
 
@@ -82,7 +93,7 @@ static __always_inline struct stamp_key object_key(const void *object, u32 kind)
 	return (struct stamp_key){ .a = (u64)object, .b = kind };
 }
 
-/* Nothing is known of the object of @key any more: it was freed, or what came did not come from here. */
+/* The object of @key was freed: nothing is known of the next one there. */
 static __always_inline void forget_object(const struct stamp_key *key)
 {
 	if (policy == APPEASE_POLICY_RSIO || key->b == APPEASE_OBJECT_PIPE)
@@ -111,26 +122,53 @@ static __always_inline struct appease_request *try_answerable(const struct appea
 	return request && request->served_ns < budget_ns ? request : NULL;
 }
 
-/* The stamp on @key, or NULL: it has none. */
-static __always_inline struct appease_attention *try_stamp(const struct stamp_key *key)
+/* What is kept of stamps on @sk, or, if that is NULL, on the object of @key. NULL: nothing is. */
+static __always_inline struct appease_attention *try_place(const struct stamp_key *key, struct sock *sk)
 {
-	struct appease_attention *stamp = bpf_map_lookup_elem(&stamps, key);
+	if (sk)
+		return bpf_sk_storage_get(&socket_stamps, sk, NULL, 0);
+	return bpf_map_lookup_elem(&stamps, key);
+}
+
+/* The stamp there, or NULL: it has none. */
+static __always_inline struct appease_attention *try_stamp(const struct stamp_key *key, struct sock *sk)
+{
+	struct appease_attention *stamp = try_place(key, sk);
 
 	return stamp && stamp->request_id ? stamp : NULL;
 }
 
+/* Policy rsio: the two ends of @sk, or of the object of @key. */
+static __always_inline struct ends *ends_at(const struct stamp_key *key, struct sock *sk)
+{
+	if (sk)
+		return bpf_sk_storage_get(&socket_ends, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	return ends_of(key);
+}
+
 /* Writers */
 
-static __always_inline void take_stamp_off(const struct stamp_key *key)
+static __always_inline void take_stamp_off(const struct stamp_key *key, struct sock *sk)
 {
-	struct appease_attention *stamp = try_stamp(key);
+	struct appease_attention *stamp = try_stamp(key, sk);
 
 	if (stamp)
 		stamp->request_id = 0;
 }
 
-/* Leaves @attention on @key, one hop further, as written by the current process; for good if that @is_last. */
-static __always_inline void leave_stamp(const struct stamp_key *key, const struct appease_attention *attention,
+/* What comes to @sk now is of somebody of whom nothing is known. */
+static __always_inline void forget_sender(const struct stamp_key *key, struct sock *sk)
+{
+	struct ends *ends = policy == APPEASE_POLICY_RSIO ? bpf_sk_storage_get(&socket_ends, sk, NULL, 0) : NULL;
+
+	if (ends)
+		ends->writer = 0;
+	if (policy != APPEASE_POLICY_RSIO)
+		take_stamp_off(key, sk);
+}
+
+/* Leaves @attention on @sk or @key, one hop further, as written by the current process; for good if that @is_last. */
+static __always_inline void leave_stamp(const struct stamp_key *key, struct sock *sk, const struct appease_attention *attention,
 					u32 object, bool is_last, u64 now)
 {
 	u32 zero = 0, hop = attention->nr_hops;
@@ -139,26 +177,37 @@ static __always_inline void leave_stamp(const struct stamp_key *key, const struc
 
 	if (hop >= max_hops || hop >= APPEASE_MAX_HOPS) {
 		count(APPEASE_CNT_HOPS_EXCEEDED);
-		take_stamp_off(key);
+		take_stamp_off(key, sk);
 		return;
 	}
-	known = bpf_map_lookup_elem(&stamps, key);
-	stamp = known ? known : bpf_map_lookup_elem(&scratch, &zero);
-	if (!stamp)
+	known = try_place(key, sk);
+	if (known)
+		stamp = known;
+	else if (sk)
+		stamp = bpf_sk_storage_get(&socket_stamps, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	else
+		stamp = bpf_map_lookup_elem(&scratch, &zero);
+	if (!stamp) {
+		count(APPEASE_CNT_STORAGE_FAILED);
 		return;
+	}
 	/* A reader finds no request meanwhile. */
 	*(volatile u64 *)&stamp->request_id = 0;
 	stamp->since_ns = attention->since_ns;
 	stamp->until_ns = attention->until_ns;
 	stamp->slot = attention->slot;
-	__builtin_memcpy(stamp->path, attention->path, sizeof(stamp->path));
+	/* Mostly it has come from the customer's own server, or by one more. */
+	if (hop > 2)
+		__builtin_memcpy(stamp->path, attention->path, sizeof(stamp->path));
+	else
+		__builtin_memcpy(stamp->path, attention->path, 2 * sizeof(stamp->path[0]));
 	stamp->path[hop].at_ns = now;
 	stamp->path[hop].tgid = current_tgid();
 	stamp->path[hop].object = object;
 	stamp->path[hop].is_last = is_last;
 	stamp->nr_hops = hop + 1;
 	*(volatile u64 *)&stamp->request_id = id;
-	if (!known)
+	if (!known && !sk)
 		bpf_map_update_elem(&stamps, key, stamp, BPF_ANY);
 	/* No attention lasts longer from now. */
 	if (object == APPEASE_OBJECT_INET && policy_before(armed.inet_stamped_until_ns, now + attention_ns))
@@ -252,10 +301,10 @@ static __noinline int attend_feeder(const struct stamp_key *key, const struct ap
 }
 
 /*
- * The current process writes to @key. What an attended one writes for its customer is stamped, and who wakes up from
- * it is lent a turn; anything else takes the stamp of an earlier message off.
+ * The current process writes to what receives by @sk, or, if that is NULL, to the object of @key. What an attended one writes for its
+ * customer is stamped, and who wakes up from it is lent a turn; anything else takes the stamp of an earlier message off.
  */
-static __always_inline void note_write(const struct stamp_key *key, u32 object)
+static __always_inline void note_write(const struct stamp_key *key, struct sock *sk, u32 object)
 {
 	const struct appease_attention *attention = NULL;
 	struct appease_process *process;
@@ -266,7 +315,7 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 	if (policy == APPEASE_POLICY_RBPE)
 		return;
 	if (policy == APPEASE_POLICY_RSIO) {
-		handler_wrote(key);
+		handler_wrote(ends_at(key, sk));
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -275,21 +324,21 @@ static __always_inline void note_write(const struct stamp_key *key, u32 object)
 	if (request) {
 		/* What a command prints later is its answer, too. */
 		request->flags |= object == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
-		leave_stamp(key, attention, object, process->gives_on, now);
+		leave_stamp(key, sk, attention, object, process->gives_on, now);
 		begin_handing(request, 0, now);
 		return;
 	}
 	/* A kernel worker that carries a stamp, such as a terminal's echo. */
 	doing = try_current_doing();
 	if (doing && is_under_way(doing->via_ns, now)) {
-		struct appease_attention *carried = try_stamp(&doing->via);
+		struct appease_attention *carried = try_stamp(&doing->via, NULL);
 
 		if (carried) {
-			leave_stamp(key, carried, object, is_last_hop(carried), now);
+			leave_stamp(key, sk, carried, object, is_last_hop(carried), now);
 			return;
 		}
 	}
-	take_stamp_off(key);
+	take_stamp_off(key, sk);
 	if (object == APPEASE_OBJECT_PIPE)
 		note_feeder(key);
 }
@@ -353,7 +402,7 @@ static __always_inline bool is_by_terminal(const struct appease_attention *stamp
  */
 static __always_inline bool is_servers_end(const struct stamp_key *key)
 {
-	if ((key->b & 0xff) == APPEASE_OBJECT_INET)
+	if (key->b == APPEASE_OBJECT_INET)
 		return true;
 	return key->b == APPEASE_OBJECT_UNIX && readable((void *)key->a, struct unix_sock)->addr;
 }
@@ -406,25 +455,14 @@ static __always_inline void note_unstamped_read(void)
 		thread->context_id = 0;
 }
 
-/* The current process successfully read a message from @key. */
-static __always_inline void note_read(const struct stamp_key *key)
+/* The current process successfully read a message from @key, on which is @stamp, if anything is. */
+static __always_inline void read_stamped(const struct stamp_key *key, const struct appease_attention *stamp)
 {
 	struct appease_request *request = NULL;
 	struct appease_process *process;
-	struct appease_attention *stamp;
 	u64 now;
 
-	if (policy == APPEASE_POLICY_RSIO) {
-		handler_read(key);
-		return;
-	}
-	if (policy == APPEASE_POLICY_RBPE) {
-		/* Nothing else is watched, see crates/bpf/src/hooks.rs. */
-		raise_reader((key->b & 0xff) == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
-		return;
-	}
 	now = bpf_ktime_get_ns();
-	stamp = try_stamp(key);
 	if (stamp)
 		request = try_answerable(stamp, now);
 	process = request ? current_process() : NULL;
@@ -459,6 +497,27 @@ static __always_inline void note_read(const struct stamp_key *key)
 	if (process->has_partners)
 		judge_later(current_tgid(), now);
 	count(APPEASE_CNT_PICKED_UP);
+}
+
+/* The same. Global: up to 6.18 the verifier would go through all that follows it for each of its ends. */
+__noinline int note_socket_read(const struct stamp_key *key __arg_nonnull, const struct appease_attention *stamp)
+{
+	read_stamped(key, stamp);
+	return 0;
+}
+
+/* The current process successfully read a message from @sk, or, if that is NULL, from the object of @key. */
+static __always_inline void note_read(const struct stamp_key *key, struct sock *sk)
+{
+	if (policy == APPEASE_POLICY_RSIO)
+		handler_read(ends_at(key, sk));
+	else if (policy == APPEASE_POLICY_RBPE)
+		/* Nothing else is watched, see crates/bpf/src/hooks.rs. */
+		raise_reader(key->b == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
+	else if (sk)
+		note_socket_read(key, try_place(key, sk));
+	else
+		read_stamped(key, try_place(key, NULL));
 }
 
 #endif

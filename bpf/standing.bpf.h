@@ -298,13 +298,13 @@ static __always_inline bool is_promoted(const struct handing *handing, const str
  */
 static __always_inline bool consider_loan(struct task_struct *leader, struct appease_process *process, struct task_ctx *tctx, u64 mono)
 {
-	struct handing *handing = this_handing();
+	struct handing *handing = try_handing_now(mono);
 	struct appease_request *request;
 	u32 weight = POLICY_WEIGHT_DEFAULT;
 	u64 opened_ns = mono;
 	bool is_given = false;
 
-	if (handing && handing->pid == (u32)bpf_get_current_pid_tgid() && mono - handing->at_ns < HANDING_NS) {
+	if (handing) {
 		tctx->customer = handing->customer;
 		tctx->woken_for = handing->request_id;
 		if (!process && (handing->request_id || handing->is_new)) {

@@ -325,27 +325,21 @@ static __always_inline u64 address6(const struct in6_addr *address)
 }
 
 /*
- * Key of the direction of an inet connection: from the local end of @common's socket to the far one if @outgoing, else towards
- * it. Both ends of a connection inside this machine so agree on it.
+ * The two ends of @common's socket, mixed; as the far end has them, if @turned. IPv4 by way of a socket of IPv6 is IPv4: the far end may
+ * be a plain one.
  */
-static __always_inline struct stamp_key inet_key(const struct sock_common *common, u32 protocol, bool outgoing)
+static __always_inline u64 mixed_ends(const struct sock_common *common, bool turned)
 {
-	u16 near_port = common->skc_num, far_port = bpf_ntohs(common->skc_dport);
-	u64 local, remote, ports;
+	u64 near = common->skc_num, far = bpf_ntohs(common->skc_dport);
 
-	/* IPv4 by way of a socket of IPv6: the far end may be a plain one. */
 	if (common->skc_family == AF_INET6 && !is_mapped(&common->skc_v6_daddr)) {
-		local = address6(&common->skc_v6_rcv_saddr);
-		remote = address6(&common->skc_v6_daddr);
+		near = mix(near, address6(&common->skc_v6_rcv_saddr));
+		far = mix(far, address6(&common->skc_v6_daddr));
 	} else {
-		local = common->skc_rcv_saddr;
-		remote = common->skc_daddr;
+		near = mix(near, common->skc_rcv_saddr);
+		far = mix(far, common->skc_daddr);
 	}
-	ports = outgoing ? (u64)near_port << 16 | far_port : (u64)far_port << 16 | near_port;
-	return (struct stamp_key){
-		.a = outgoing ? mix(local, remote) : mix(remote, local),
-		.b = ports << 16 | protocol << 8 | APPEASE_OBJECT_INET,
-	};
+	return turned ? mix(far, near) : mix(near, far);
 }
 
 /* Whether the current task is in the middle of sending a datagram. */
@@ -366,29 +360,27 @@ static __always_inline struct sock *try_socket_at(u64 fd)
 	return readable(file->private_data, struct socket)->sk;
 }
 
-/* The socket at descriptor @fd of the current task, if it sends in the direction of @key. */
-static __always_inline u64 sends_by(u64 fd, const struct stamp_key *key)
+/* The socket at descriptor @fd of the current task, if it has the @ends. */
+static __always_inline u64 sends_by(u64 fd, u64 ends)
 {
 	struct sock *sk = try_socket_at(fd);
-	struct stamp_key sent;
 
 	if (!sk || sk->sk_protocol != IPPROTO_TCP)
 		return 0;
-	sent = inet_key(&sk->__sk_common, IPPROTO_TCP, true);
-	return sent.a == key->a && sent.b == key->b ? (u64)sk : 0;
+	return mixed_ends(&sk->__sk_common, false) == ends ? (u64)sk : 0;
 }
 
 /*
- * The socket by which the current task is in a call on the far end of the connection in whose direction @key is; 0: it is in none. What
+ * The socket by which the current task is in a call, if @sk is the far end of its connection; 0: it is in none. What
  * is sent to this machine arrives before the call returns, but for what the receiver or the window keeps for later: that may be
  * in anybody's context. The descriptor is the first argument of all that write, the third one of splice.
  */
-static __noinline u64 sent_by_current(const struct stamp_key *key)
+static __noinline u64 sent_by_current(struct sock *sk)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	u64 sk = sends_by(PT_REGS_PARM1_SYSCALL(regs), key);
+	u64 ends = mixed_ends(&sk->__sk_common, true), by = sends_by(PT_REGS_PARM1_SYSCALL(regs), ends);
 
-	return sk ? sk : sends_by(PT_REGS_PARM3_SYSCALL(regs), key);
+	return by ? by : sends_by(PT_REGS_PARM3_SYSCALL(regs), ends);
 }
 
 /* Whether the current task speaks for somebody. */
@@ -436,17 +428,16 @@ static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 	struct stamp_key key;
 	u64 by;
 
+	key = object_key(sk, APPEASE_OBJECT_INET);
 	if (policy == APPEASE_POLICY_RSIO) {
-		key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
-		if (sent_by_current(&key))
-			handler_wrote(&key);
+		if (sent_by_current(sk))
+			handler_wrote(ends_at(&key, sk));
 		return;
 	}
 	request = try_voice(try_current_process(), now, &attention);
 	if (!may_be_stamped() && (!request || is_at_customer(sk, request)))
 		return;
-	key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
-	stamp = try_stamp(&key);
+	stamp = try_stamp(&key, sk);
 	if (!request) {
 		/* Or the compiler would make one test of both, which the verifier refuses. */
 		barrier();
@@ -457,15 +448,15 @@ static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 	if (request && request->object == (u64)sk)
 		by = 0;
 	else
-		by = sent_by_current(&key);
+		by = sent_by_current(sk);
 	/* To the customer itself, who is on this machine in another network: that is the response, and serves nobody else. */
 	if (by && request && by == request->object) {
 		if (stamp)
-			forget_object(&key);
+			stamp->request_id = 0;
 		return;
 	}
 	if (by) {
-		note_write(&key, APPEASE_OBJECT_INET);
+		note_write(&key, sk, APPEASE_OBJECT_INET);
 		return;
 	}
 	/* The rest of a message, or another one of the same writer. */
@@ -473,7 +464,7 @@ static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 	if (request)
 		begin_handing(request, 0, now);
 	else if (stamp)
-		forget_object(&key);
+		stamp->request_id = 0;
 }
 
 /*
@@ -485,9 +476,9 @@ static __always_inline void deliver_udp(struct sock *sk)
 	struct stamp_key key = object_key(sk, APPEASE_OBJECT_INET);
 
 	if (is_sending())
-		note_write(&key, APPEASE_OBJECT_INET);
+		note_write(&key, sk, APPEASE_OBJECT_INET);
 	else
-		forget_object(&key);
+		forget_sender(&key, sk);
 }
 
 /* What the current task hands on is a new connection. A worker that waits for its first one has not read a channel yet. */
@@ -543,13 +534,6 @@ int appease_tcp_sent(u64 *ctx)
 	return 0;
 }
 
-/* Global: up to 6.18 the verifier would go through all that follows it for each of its ends. */
-__noinline int note_inet_read(const struct stamp_key *key __arg_nonnull)
-{
-	note_read(key);
-	return 0;
-}
-
 static __always_inline void note_tcp_receive(struct sock *sk)
 {
 	bool is_unstamped = follows_messages() && !may_be_stamped();
@@ -557,8 +541,8 @@ static __always_inline void note_tcp_receive(struct sock *sk)
 
 	/* What MPTCP carries is stamped nowhere. */
 	if (!is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP) {
-		key = inet_key(&sk->__sk_common, IPPROTO_TCP, false);
-		note_inet_read(&key);
+		key = object_key(sk, APPEASE_OBJECT_INET);
+		note_read(&key, sk);
 	}
 	if (!tcp_hit(sk, APPEASE_READ) && is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP)
 		note_unstamped_read();
@@ -721,7 +705,7 @@ int appease_udp_receive(u64 *ctx)
 		return 0;
 	if (is_armed()) {
 		key = object_key(sk, APPEASE_OBJECT_INET);
-		note_inet_read(&key);
+		note_read(&key, sk);
 	}
 	if (!is_udp_watched(sk))
 		return 0;

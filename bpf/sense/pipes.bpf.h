@@ -16,7 +16,7 @@ static __noinline void note_pipe_write(u64 *ctx)
 {
 	struct stamp_key key = pipe_key(ctx);
 
-	note_write(&key, APPEASE_OBJECT_PIPE);
+	note_write(&key, NULL, APPEASE_OBJECT_PIPE);
 }
 
 /* What goes on is apart, so that a hook saves no registers while nobody is served. */
@@ -35,7 +35,7 @@ static __noinline void note_pipe_read(u64 *ctx)
 	if (returned(ctx) <= 0)
 		return;
 	key = pipe_key(ctx);
-	note_read(&key);
+	note_read(&key, NULL);
 }
 
 SEC("fexit/anon_pipe_read")
@@ -65,7 +65,7 @@ int appease_splice(u64 *ctx)
 		return 0;
 	key.a = (u64)try_pipe((struct file *)ctx[2]);
 	if (key.a)
-		note_write(&key, APPEASE_OBJECT_PIPE);
+		note_write(&key, NULL, APPEASE_OBJECT_PIPE);
 	return 0;
 }
 
@@ -78,7 +78,7 @@ int appease_splice_end(u64 *ctx)
 		return 0;
 	key.a = (u64)try_pipe((struct file *)ctx[0]);
 	if (key.a)
-		note_read(&key);
+		note_read(&key, NULL);
 	return 0;
 }
 
@@ -103,7 +103,7 @@ int appease_eventfd_write(u64 *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key(((struct file *)ctx[0])->private_data, APPEASE_OBJECT_EVENTFD);
-	note_write(&key, APPEASE_OBJECT_EVENTFD);
+	note_write(&key, NULL, APPEASE_OBJECT_EVENTFD);
 	return 0;
 }
 
@@ -128,7 +128,7 @@ int appease_eventfd_read(u64 *ctx)
 	if (!is_armed() || returned(ctx) <= 0)
 		return 0;
 	key = object_key(((struct kiocb *)ctx[0])->ki_filp->private_data, APPEASE_OBJECT_EVENTFD);
-	note_read(&key);
+	note_read(&key, NULL);
 	return 0;
 }
 

@@ -41,7 +41,7 @@ int appease_tty_read(u64 *ctx)
 		struct stamp_key key = object_key(tty, APPEASE_OBJECT_PTY);
 
 		if (is_armed())
-			note_read(&key);
+			note_read(&key, NULL);
 	} else {
 		device_hit(APPEASE_CHANNEL_TTY, tty_device(tty), APPEASE_READ);
 	}
@@ -56,7 +56,7 @@ int appease_pty_write(u64 *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key(((struct tty_struct *)ctx[0])->link, APPEASE_OBJECT_PTY);
-	note_write(&key, APPEASE_OBJECT_PTY);
+	note_write(&key, NULL, APPEASE_OBJECT_PTY);
 	return 0;
 }
 
@@ -77,7 +77,7 @@ int appease_tty_deliver(u64 *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key(tty, APPEASE_OBJECT_PTY);
-	stamp = try_stamp(&key);
+	stamp = try_stamp(&key, NULL);
 	if (!stamp)
 		return 0;
 	now = bpf_ktime_get_ns();

@@ -101,7 +101,7 @@ static __always_inline void deliver_unix(struct sock *sk)
 	if (!is_armed())
 		return;
 	key = object_key(sk, APPEASE_OBJECT_UNIX);
-	note_write(&key, APPEASE_OBJECT_UNIX);
+	note_write(&key, sk, APPEASE_OBJECT_UNIX);
 }
 
 static __always_inline void note_unix_receive(struct sock *sk)
@@ -110,7 +110,7 @@ static __always_inline void note_unix_receive(struct sock *sk)
 
 	if (is_armed()) {
 		key = object_key(sk, APPEASE_OBJECT_UNIX);
-		note_read(&key);
+		note_read(&key, sk);
 	}
 	if (has_unix_rules())
 		unix_hit(sk, APPEASE_READ);
