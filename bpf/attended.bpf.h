@@ -481,26 +481,30 @@ static __always_inline bool is_unhappiest(u32 queue, u64 key)
 }
 
 /*
- * On one CPU: whether the current task, which wakes @p, keeps the CPU, whatever both are worth. It hands on what came from a device or a
- * terminal, and that is what @p serves, by @standing: then they are worth the same. Or @p is another thread of its process, and it
- * has just begun: who fetches input for its process has passed it on, and goes to sleep. A display server whose main thread
- * still served an older request displaced the one that brought it a key: 8 us of 193.
+ * On one CPU: whether the current task, which wakes @p, keeps the CPU without a look at what both are worth. It hands on what came from an
+ * input device or a terminal, and that is what @p serves, by @standing: then they are worth the same. Or @p is another thread of
+ * its process, and it has just begun: who fetches input for its process has passed it on, and goes to sleep, so it has STAY_NS for that. A
+ * display server whose main thread still served an older request displaced the one that brought it a key: 8 us of 193.
  */
 static __always_inline bool keeps_waker(struct task_struct *p, const struct standing *standing, u64 mono)
 {
-	const struct handing *handing = try_handing_now(mono);
+	const struct handing *handing = policy == APPEASE_POLICY_APPEASE ? try_handing_now(mono) : NULL;
 	struct task_struct *waker;
 	struct task_ctx *tctx;
+	struct cpu_ctx *cctx;
 
-	if (!handing || !handing->is_served || handing->channel >= APPEASE_CHANNEL_FILE)
-		return false;
-	waker = bpf_get_current_task_btf();
-	if (is_kthread(waker))
+	if (!handing || !handing->is_served || handing->channel >= APPEASE_CHANNEL_AUDIO)
 		return false;
 	if (standing->request_id == handing->request_id)
 		return true;
-	tctx = waker->tgid == p->tgid ? try_task_ctx(waker) : NULL;
-	return tctx && tctx->turn_ns + ran_since(waker, tctx, scx_bpf_now()) < STAY_NS;
+	waker = bpf_get_current_task_btf();
+	if (waker->tgid != p->tgid)
+		return false;
+	tctx = try_task_ctx(waker);
+	cctx = cpu_ctx_of(0);
+	if (!tctx || !cctx || cctx->is_timed || tctx->turn_ns + ran_since(waker, tctx, scx_bpf_now()) >= STAY_NS)
+		return false;
+	return end_after(0, waker->pid, STAY_NS);
 }
 
 /*
@@ -535,9 +539,11 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL_ON | victim, slice, enq_flags | SCX_ENQ_PREEMPT);
 		return;
 	}
-	if (victim < 0 && may_displace && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) && is_unhappiest(queue, key) &&
-	    insert_next(p, slice, tctx->queued_ns, enq_flags))
-		return;
+	if (victim < 0 && may_displace && skips_queues() && !scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL)) {
+		plain_waiting = 0;
+		if (is_unhappiest(queue, key) && insert_next(p, slice, tctx->queued_ns, enq_flags))
+			return;
+	}
 	domain = waits_in(p, victim);
 	tctx->is_expected = victim >= 0 && domain == domain_of(victim);
 	fair_queue_fills(queue, attended_domain(domain));
@@ -574,8 +580,8 @@ __noinline int enqueue_attended(struct task_struct *p __arg_trusted, struct task
 
 /*
  * A kernel thread that an attended task wakes while it writes, such as the one that brings a pseudo-terminal's data to its reader,
- * carries on what was written: it ranks with the writer, for whose request it works, and does not displace it. What the
- * writer says next then goes along. Else each line of a listing went through terminal and X server by itself: on 6.18,
+ * carries on what was written: it ranks with the request that is handed on, and does not displace the writer. What that one
+ * says next then goes along. Else each line of a listing went through terminal and X server by itself: on 6.18,
  * `ls -l /usr/bin` took 301 ms instead of 34. From an interrupt nobody writes.
  */
 static __always_inline bool carries_on(u64 mono, u64 *key)
@@ -583,11 +589,11 @@ static __always_inline bool carries_on(u64 mono, u64 *key)
 	const struct handing *handing = try_handing_now(mono);
 	struct standing writer;
 
-	if (!handing)
+	if (!handing || !handing->request_id)
 		return false;
 	if (policy == APPEASE_POLICY_APPEASE) {
 		*key = handing->key;
-		return handing->is_served && !is_kthread(bpf_get_current_task_btf());
+		return handing->is_served;
 	}
 	judge(bpf_get_current_task_btf(), mono, &writer);
 	*key = writer.key;

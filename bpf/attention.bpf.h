@@ -70,7 +70,7 @@ struct handing {
 	u32 customer;	 /* whose it is; 0: not known */
 	u32 is_new;	 /* it is a new connection: whoever is woken is about to read it */
 	u32 weight;	 /* of the request */
-	u32 is_served;	 /* it is not beyond its budget */
+	u32 is_served;	 /* the task itself writes for it, and it is not beyond its budget */
 	u32 channel;	 /* by which it came */
 };
 

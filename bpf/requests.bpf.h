@@ -104,10 +104,19 @@ static __always_inline void begin_handing(const struct appease_request *request,
 	handing->request_id = request ? request->id : 0;
 	handing->customer = request ? request->customer : customer;
 	handing->weight = request ? request->weight : POLICY_WEIGHT_DEFAULT;
-	handing->is_served = request && !is_spent(request);
+	handing->is_served = 0;
 	handing->channel = request ? request->channel : APPEASE_NR_CHANNELS;
 	handing->is_new = 0;
 	handing->pid = bpf_get_current_pid_tgid();
+}
+
+/* What the current task has just begun to hand on it writes itself. */
+static __always_inline void serve_by_handing(const struct appease_request *request)
+{
+	struct handing *handing = this_handing();
+
+	if (handing)
+		handing->is_served = !is_spent(request);
 }
 
 static __always_inline void end_handing(void)

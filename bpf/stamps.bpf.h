@@ -141,9 +141,12 @@ static __always_inline struct appease_attention *try_stamp(const struct stamp_ke
 /* Policy rsio: the two ends of @sk, or of the object of @key. */
 static __always_inline struct ends *ends_at(const struct stamp_key *key, struct sock *sk)
 {
-	if (sk)
-		return bpf_sk_storage_get(&socket_ends, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	return ends_of(key);
+	struct ends *ends;
+
+	ends = sk ? bpf_sk_storage_get(&socket_ends, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE) : ends_of(key);
+	if (!ends)
+		count(APPEASE_CNT_STORAGE_FAILED);
+	return ends;
 }
 
 /* Writers */
@@ -157,36 +160,41 @@ static __always_inline void take_stamp_off(const struct stamp_key *key, struct s
 }
 
 /* What comes to @sk now is of somebody of whom nothing is known. */
-static __always_inline void forget_sender(const struct stamp_key *key, struct sock *sk)
+static __always_inline void forget_sender(struct sock *sk)
 {
-	struct ends *ends = policy == APPEASE_POLICY_RSIO ? bpf_sk_storage_get(&socket_ends, sk, NULL, 0) : NULL;
+	struct appease_attention *stamp;
+	struct ends *ends;
 
-	if (ends)
-		ends->writer = 0;
-	if (policy != APPEASE_POLICY_RSIO)
-		take_stamp_off(key, sk);
+	if (policy == APPEASE_POLICY_RSIO) {
+		ends = bpf_sk_storage_get(&socket_ends, sk, NULL, 0);
+		if (ends)
+			ends->writer = 0;
+	} else {
+		stamp = bpf_sk_storage_get(&socket_stamps, sk, NULL, 0);
+		if (stamp)
+			stamp->request_id = 0;
+	}
 }
 
 /* Leaves @attention on @sk or @key, one hop further, as written by the current process; for good if that @is_last. */
 static __always_inline void leave_stamp(const struct stamp_key *key, struct sock *sk, const struct appease_attention *attention,
-					u32 object, bool is_last, u64 now)
+					bool is_last, u64 now)
 {
-	u32 zero = 0, hop = attention->nr_hops;
+	u32 zero = 0, hop = attention->nr_hops, object = key->b;
 	u64 id = attention->request_id;
-	struct appease_attention *known, *stamp;
+	struct appease_attention *known = NULL, *stamp;
 
 	if (hop >= max_hops || hop >= APPEASE_MAX_HOPS) {
 		count(APPEASE_CNT_HOPS_EXCEEDED);
 		take_stamp_off(key, sk);
 		return;
 	}
-	known = try_place(key, sk);
-	if (known)
-		stamp = known;
-	else if (sk)
+	if (sk) {
 		stamp = bpf_sk_storage_get(&socket_stamps, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	else
-		stamp = bpf_map_lookup_elem(&scratch, &zero);
+	} else {
+		known = try_place(key, NULL);
+		stamp = known ? known : bpf_map_lookup_elem(&scratch, &zero);
+	}
 	if (!stamp) {
 		count(APPEASE_CNT_STORAGE_FAILED);
 		return;
@@ -196,7 +204,7 @@ static __always_inline void leave_stamp(const struct stamp_key *key, struct sock
 	stamp->since_ns = attention->since_ns;
 	stamp->until_ns = attention->until_ns;
 	stamp->slot = attention->slot;
-	/* Mostly it has come from the customer's own server, or by one more. */
+	/* Nobody looks at hops beyond the last one, and most stamps have come by one or two. */
 	if (hop > 2)
 		__builtin_memcpy(stamp->path, attention->path, sizeof(stamp->path));
 	else
@@ -304,7 +312,7 @@ static __noinline int attend_feeder(const struct stamp_key *key, const struct ap
  * The current process writes to what receives by @sk, or, if that is NULL, to the object of @key. What an attended one writes for its
  * customer is stamped, and who wakes up from it is lent a turn; anything else takes the stamp of an earlier message off.
  */
-static __always_inline void note_write(const struct stamp_key *key, struct sock *sk, u32 object)
+static __always_inline void note_write(const struct stamp_key *key, struct sock *sk)
 {
 	const struct appease_attention *attention = NULL;
 	struct appease_process *process;
@@ -323,9 +331,10 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 	request = try_voice(process, now, &attention);
 	if (request) {
 		/* What a command prints later is its answer, too. */
-		request->flags |= object == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
-		leave_stamp(key, sk, attention, object, process->gives_on, now);
+		request->flags |= key->b == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
+		leave_stamp(key, sk, attention, process->gives_on, now);
 		begin_handing(request, 0, now);
+		serve_by_handing(request);
 		return;
 	}
 	/* A kernel worker that carries a stamp, such as a terminal's echo. */
@@ -334,12 +343,12 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 		struct appease_attention *carried = try_stamp(&doing->via, NULL);
 
 		if (carried) {
-			leave_stamp(key, sk, carried, object, is_last_hop(carried), now);
+			leave_stamp(key, sk, carried, is_last_hop(carried), now);
 			return;
 		}
 	}
 	take_stamp_off(key, sk);
-	if (object == APPEASE_OBJECT_PIPE)
+	if (key->b == APPEASE_OBJECT_PIPE)
 		note_feeder(key);
 }
 
@@ -499,7 +508,7 @@ static __always_inline void read_stamped(const struct stamp_key *key, const stru
 	count(APPEASE_CNT_PICKED_UP);
 }
 
-/* The same. Global: up to 6.18 the verifier would go through all that follows it for each of its ends. */
+/* read_stamped() of sockets. Global: up to 6.18 the verifier would go through all that follows it for each of its ends. */
 __noinline int note_socket_read(const struct stamp_key *key __arg_nonnull, const struct appease_attention *stamp)
 {
 	read_stamped(key, stamp);

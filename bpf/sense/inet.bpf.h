@@ -330,15 +330,15 @@ static __always_inline u64 address6(const struct in6_addr *address)
  */
 static __always_inline u64 mixed_ends(const struct sock_common *common, bool turned)
 {
-	u64 near = common->skc_num, far = bpf_ntohs(common->skc_dport);
+	u64 near = common->skc_rcv_saddr, far = common->skc_daddr;
 
 	if (common->skc_family == AF_INET6 && !is_mapped(&common->skc_v6_daddr)) {
-		near = mix(near, address6(&common->skc_v6_rcv_saddr));
-		far = mix(far, address6(&common->skc_v6_daddr));
-	} else {
-		near = mix(near, common->skc_rcv_saddr);
-		far = mix(far, common->skc_daddr);
+		near = address6(&common->skc_v6_rcv_saddr);
+		far = address6(&common->skc_v6_daddr);
 	}
+	/* The port last: no two ports of an address are the same then. */
+	near = mix(near, common->skc_num);
+	far = mix(far, bpf_ntohs(common->skc_dport));
 	return turned ? mix(far, near) : mix(near, far);
 }
 
@@ -360,14 +360,26 @@ static __always_inline struct sock *try_socket_at(u64 fd)
 	return readable(file->private_data, struct socket)->sk;
 }
 
-/* The socket at descriptor @fd of the current task, if it has the @ends. */
-static __always_inline u64 sends_by(u64 fd, u64 ends)
+/*
+ * Whether what is sent by @from may come to @to: in one network, or from one to another that the machine's root has made. Somebody's own
+ * may have a connection with the same ends.
+ */
+static __always_inline bool are_joined(struct sock *from, struct sock *to)
+{
+	if (!bpf_core_field_exists(from->__sk_common.skc_net.net))
+		return true;
+	return readable(from, struct sock)->__sk_common.skc_net.net == readable(to, struct sock)->__sk_common.skc_net.net ||
+	       (is_in_real_network(from) && is_in_real_network(to));
+}
+
+/* The socket at descriptor @fd of the current task, if it has the @ends, as the far one of @to. */
+static __always_inline u64 sends_by(u64 fd, u64 ends, struct sock *to)
 {
 	struct sock *sk = try_socket_at(fd);
 
-	if (!sk || sk->sk_protocol != IPPROTO_TCP)
+	if (!sk || sk->sk_protocol != IPPROTO_TCP || mixed_ends(&sk->__sk_common, false) != ends)
 		return 0;
-	return mixed_ends(&sk->__sk_common, false) == ends ? (u64)sk : 0;
+	return are_joined(sk, to) ? (u64)sk : 0;
 }
 
 /*
@@ -378,9 +390,9 @@ static __always_inline u64 sends_by(u64 fd, u64 ends)
 static __noinline u64 sent_by_current(struct sock *sk)
 {
 	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(bpf_get_current_task_btf());
-	u64 ends = mixed_ends(&sk->__sk_common, true), by = sends_by(PT_REGS_PARM1_SYSCALL(regs), ends);
+	u64 ends = mixed_ends(&sk->__sk_common, true), by = sends_by(PT_REGS_PARM1_SYSCALL(regs), ends, sk);
 
-	return by ? by : sends_by(PT_REGS_PARM3_SYSCALL(regs), ends);
+	return by ? by : sends_by(PT_REGS_PARM3_SYSCALL(regs), ends, sk);
 }
 
 /* Whether the current task speaks for somebody. */
@@ -428,6 +440,7 @@ static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 	struct stamp_key key;
 	u64 by;
 
+	__builtin_assume(sk);
 	key = object_key(sk, APPEASE_OBJECT_INET);
 	if (policy == APPEASE_POLICY_RSIO) {
 		if (sent_by_current(sk))
@@ -456,7 +469,7 @@ static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 		return;
 	}
 	if (by) {
-		note_write(&key, sk, APPEASE_OBJECT_INET);
+		note_write(&key, sk);
 		return;
 	}
 	/* The rest of a message, or another one of the same writer. */
@@ -475,10 +488,11 @@ static __always_inline void deliver_udp(struct sock *sk)
 {
 	struct stamp_key key = object_key(sk, APPEASE_OBJECT_INET);
 
+	__builtin_assume(sk);
 	if (is_sending())
-		note_write(&key, sk, APPEASE_OBJECT_INET);
+		note_write(&key, sk);
 	else
-		forget_sender(&key, sk);
+		forget_sender(sk);
 }
 
 /* What the current task hands on is a new connection. A worker that waits for its first one has not read a channel yet. */
@@ -541,6 +555,7 @@ static __always_inline void note_tcp_receive(struct sock *sk)
 
 	/* What MPTCP carries is stamped nowhere. */
 	if (!is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP) {
+		__builtin_assume(sk);
 		key = object_key(sk, APPEASE_OBJECT_INET);
 		note_read(&key, sk);
 	}
@@ -704,6 +719,7 @@ int appease_udp_receive(u64 *ctx)
 	if ((s32)ctx[2] <= 0)
 		return 0;
 	if (is_armed()) {
+		__builtin_assume(sk);
 		key = object_key(sk, APPEASE_OBJECT_INET);
 		note_read(&key, sk);
 	}

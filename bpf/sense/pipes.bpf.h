@@ -16,7 +16,7 @@ static __noinline void note_pipe_write(u64 *ctx)
 {
 	struct stamp_key key = pipe_key(ctx);
 
-	note_write(&key, NULL, APPEASE_OBJECT_PIPE);
+	note_write(&key, NULL);
 }
 
 /* What goes on is apart, so that a hook saves no registers while nobody is served. */
@@ -65,7 +65,7 @@ int appease_splice(u64 *ctx)
 		return 0;
 	key.a = (u64)try_pipe((struct file *)ctx[2]);
 	if (key.a)
-		note_write(&key, NULL, APPEASE_OBJECT_PIPE);
+		note_write(&key, NULL);
 	return 0;
 }
 
@@ -103,7 +103,7 @@ int appease_eventfd_write(u64 *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key(((struct file *)ctx[0])->private_data, APPEASE_OBJECT_EVENTFD);
-	note_write(&key, NULL, APPEASE_OBJECT_EVENTFD);
+	note_write(&key, NULL);
 	return 0;
 }
 

@@ -56,7 +56,7 @@ int appease_pty_write(u64 *ctx)
 	if (!is_armed())
 		return 0;
 	key = object_key(((struct tty_struct *)ctx[0])->link, APPEASE_OBJECT_PTY);
-	note_write(&key, NULL, APPEASE_OBJECT_PTY);
+	note_write(&key, NULL);
 	return 0;
 }
 

@@ -100,8 +100,9 @@ static __always_inline void deliver_unix(struct sock *sk)
 		note_there(&(struct place){ .address = (u64)sk, .access = APPEASE_WRITE });
 	if (!is_armed())
 		return;
+	__builtin_assume(sk);
 	key = object_key(sk, APPEASE_OBJECT_UNIX);
-	note_write(&key, sk, APPEASE_OBJECT_UNIX);
+	note_write(&key, sk);
 }
 
 static __always_inline void note_unix_receive(struct sock *sk)
@@ -109,6 +110,7 @@ static __always_inline void note_unix_receive(struct sock *sk)
 	struct stamp_key key;
 
 	if (is_armed()) {
+		__builtin_assume(sk);
 		key = object_key(sk, APPEASE_OBJECT_UNIX);
 		note_read(&key, sk);
 	}
