@@ -354,33 +354,37 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 
 /* Readers */
 
-/* Whether @key is a unix socket by which a client hears from its server: that one has a name, the client none. */
-static __always_inline bool is_from_server(const struct stamp_key *key)
-{
-	const struct unix_sock *sock;
+/* What a process reads by, as far as can be told. */
+enum side {
+	SIDE_UNKNOWN,	/* a pipe, a terminal, or one of two sockets that are alike */
+	SIDE_SERVER,	/* a server's end of a connection: what one of its threads reads there it works on itself */
+	SIDE_CLIENT,	/* a client's, of a server in a unix socket: that one has a name, the client none */
+};
 
-	if (key->b != APPEASE_OBJECT_UNIX)
-		return false;
-	sock = readable((void *)key->a, struct unix_sock);
-	return !sock->addr && readable(sock->peer, struct unix_sock)->addr;
+static __always_inline enum side side_of_unix(struct sock *sk)
+{
+	const struct unix_sock *sock = readable(sk, struct unix_sock);
+
+	if (sock->addr)
+		return SIDE_SERVER;
+	return readable(sock->peer, struct unix_sock)->addr ? SIDE_CLIENT : SIDE_UNKNOWN;
 }
 
 /*
  * The current process read a message of somebody whom nobody waits for, so for that one it speaks now. But who gives its
  * customer something by itself, such as sound and a picture with it, does so between any two messages: what such a one
  * hears from a server changes nothing. The server is then attended, too, but hands nothing on: it may be one that asked
- * in somebody's name, who would have attention from the answer.
+ * in somebody's name, who would have attention from the answer. @pipe: NULL if it was none.
  */
-static __always_inline void note_plain_read(const struct stamp_key *key, u64 now)
+static __always_inline void note_plain_read(enum side side, const struct stamp_key *pipe, u64 now)
 {
 	struct appease_process *process = try_current_process();
 
-	if (process && key->b == APPEASE_OBJECT_PIPE)
-		attend_feeder(key, process, now);
+	if (process && pipe)
+		attend_feeder(pipe, process, now);
 	if (!process || !process->context_id)
 		return;
-	if (process->gives && !process->attention.nr_hops && process->context_id == process->attention.request_id &&
-	    is_from_server(key))
+	if (process->gives && !process->attention.nr_hops && process->context_id == process->attention.request_id && side == SIDE_CLIENT)
 		process->gives_on = 1;
 	else
 		process->context_id = 0;
@@ -406,25 +410,15 @@ static __always_inline bool is_by_terminal(const struct appease_attention *stamp
 }
 
 /*
- * Whether @key is a server's end of a connection, as far as can be told: what one of its threads reads there it works on itself. What
- * a thread reads elsewhere it may read for another one, which it then wakes.
+ * The current task, one of several threads, read by @side: for @stamp's request, or, without one, for nobody. What a thread reads elsewhere
+ * than at a server's end it may read for another one, which it then wakes.
  */
-static __always_inline bool is_servers_end(const struct stamp_key *key)
-{
-	if (key->b == APPEASE_OBJECT_INET)
-		return true;
-	return key->b == APPEASE_OBJECT_UNIX && readable((void *)key->a, struct unix_sock)->addr;
-}
-
-/* The current task, one of several threads, read from @key: for @stamp's request, or, without one, for nobody. */
-static __noinline int note_thread_read(const struct stamp_key *key, const struct appease_attention *stamp)
+static __noinline int note_thread_read(enum side side, const struct appease_attention *stamp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct appease_thread *thread;
 
-	if (!key)
-		return 0;
-	if (!stamp || !is_servers_end(key)) {
+	if (!stamp || side != SIDE_SERVER) {
 		thread = bpf_task_storage_get(&threads, task, 0, 0);
 		if (!thread)
 			return 0;
@@ -464,8 +458,8 @@ static __always_inline void note_unstamped_read(void)
 		thread->context_id = 0;
 }
 
-/* The current process successfully read a message from @key, on which is @stamp, if anything is. */
-static __always_inline void read_stamped(const struct stamp_key *key, const struct appease_attention *stamp)
+/* The current process successfully read by @side a message with @stamp, if it has one; from @pipe, if that is not NULL. */
+static __always_inline void read_stamped(enum side side, const struct appease_attention *stamp, const struct stamp_key *pipe)
 {
 	struct appease_request *request = NULL;
 	struct appease_process *process;
@@ -476,7 +470,7 @@ static __always_inline void read_stamped(const struct stamp_key *key, const stru
 		request = try_answerable(stamp, now);
 	process = request ? current_process() : NULL;
 	if (has_threads(bpf_get_current_task_btf()))
-		note_thread_read(key, request ? stamp : NULL);
+		note_thread_read(side, request ? stamp : NULL);
 	if (process && policy == APPEASE_POLICY_CAS)
 		move_share(request, latest_hop(stamp)->tgid, process, is_on_way(stamp, current_tgid()));
 	if (process && is_on_way(stamp, current_tgid())) {
@@ -489,7 +483,7 @@ static __always_inline void read_stamped(const struct stamp_key *key, const stru
 	if (!process || is_spent(request)) {
 		/* Of its own request it may yet carry the answer on. */
 		if (!process || process->attention.request_id != request->id)
-			note_plain_read(key, now);
+			note_plain_read(side, pipe, now);
 		return;
 	}
 	process->context_id = is_last_hop(stamp) ? 0 : request->id;
@@ -508,25 +502,35 @@ static __always_inline void read_stamped(const struct stamp_key *key, const stru
 	count(APPEASE_CNT_PICKED_UP);
 }
 
-/* read_stamped() of sockets. Global: up to 6.18 the verifier would go through all that follows it for each of its ends. */
-__noinline int note_socket_read(const struct stamp_key *key __arg_nonnull, const struct appease_attention *stamp)
+/*
+ * read_stamped() of sockets. Global: up to 6.18 the verifier would go through all that follows it for each of its ends. And without a
+ * pointer to the stack, for which 7.2 goes through it anew at each call.
+ */
+__noinline int note_socket_read(enum side side, const struct appease_attention *stamp)
 {
-	read_stamped(key, stamp);
+	read_stamped(side, stamp, NULL);
 	return 0;
 }
 
-/* The current process successfully read a message from @sk, or, if that is NULL, from the object of @key. */
-static __always_inline void note_read(const struct stamp_key *key, struct sock *sk)
+/* The current process successfully read a message from the object of @key. */
+static __always_inline void note_read(const struct stamp_key *key)
 {
 	if (policy == APPEASE_POLICY_RSIO)
-		handler_read(ends_at(key, sk));
+		handler_read(ends_at(key, NULL));
+	else if (policy != APPEASE_POLICY_RBPE)
+		read_stamped(SIDE_UNKNOWN, try_place(key, NULL), key->b == APPEASE_OBJECT_PIPE ? key : NULL);
+}
+
+/* The same from @sk, of @kind: enum appease_object. */
+static __always_inline void note_read_from(struct sock *sk, u32 kind)
+{
+	if (policy == APPEASE_POLICY_RSIO)
+		handler_read(ends_at(NULL, sk));
 	else if (policy == APPEASE_POLICY_RBPE)
 		/* Nothing else is watched, see crates/bpf/src/hooks.rs. */
-		raise_reader(key->b == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
-	else if (sk)
-		note_socket_read(key, try_place(key, sk));
+		raise_reader(kind == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
 	else
-		read_stamped(key, try_place(key, NULL));
+		note_socket_read(kind == APPEASE_OBJECT_UNIX ? side_of_unix(sk) : SIDE_SERVER, try_place(NULL, sk));
 }
 
 #endif

@@ -551,13 +551,11 @@ int appease_tcp_sent(u64 *ctx)
 static __always_inline void note_tcp_receive(struct sock *sk)
 {
 	bool is_unstamped = follows_messages() && !may_be_stamped();
-	struct stamp_key key;
 
 	/* What MPTCP carries is stamped nowhere. */
 	if (!is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP) {
 		__builtin_assume(sk);
-		key = object_key(sk, APPEASE_OBJECT_INET);
-		note_read(&key, sk);
+		note_read_from(sk, APPEASE_OBJECT_INET);
 	}
 	if (!tcp_hit(sk, APPEASE_READ) && is_unstamped && is_armed() && sk->sk_protocol == IPPROTO_TCP)
 		note_unstamped_read();
@@ -714,14 +712,12 @@ int appease_udp_receive(u64 *ctx)
 {
 	struct sock *sk = (struct sock *)ctx[0];
 	struct inet_ends ends;
-	struct stamp_key key;
 
 	if ((s32)ctx[2] <= 0)
 		return 0;
 	if (is_armed()) {
 		__builtin_assume(sk);
-		key = object_key(sk, APPEASE_OBJECT_INET);
-		note_read(&key, sk);
+		note_read_from(sk, APPEASE_OBJECT_INET);
 	}
 	if (!is_udp_watched(sk))
 		return 0;

@@ -35,7 +35,7 @@ static __noinline void note_pipe_read(u64 *ctx)
 	if (returned(ctx) <= 0)
 		return;
 	key = pipe_key(ctx);
-	note_read(&key, NULL);
+	note_read(&key);
 }
 
 SEC("fexit/anon_pipe_read")
@@ -78,7 +78,7 @@ int appease_splice_end(u64 *ctx)
 		return 0;
 	key.a = (u64)try_pipe((struct file *)ctx[0]);
 	if (key.a)
-		note_read(&key, NULL);
+		note_read(&key);
 	return 0;
 }
 
@@ -128,7 +128,7 @@ int appease_eventfd_read(u64 *ctx)
 	if (!is_armed() || returned(ctx) <= 0)
 		return 0;
 	key = object_key(((struct kiocb *)ctx[0])->ki_filp->private_data, APPEASE_OBJECT_EVENTFD);
-	note_read(&key, NULL);
+	note_read(&key);
 	return 0;
 }
 

@@ -41,7 +41,7 @@ int appease_tty_read(u64 *ctx)
 		struct stamp_key key = object_key(tty, APPEASE_OBJECT_PTY);
 
 		if (is_armed())
-			note_read(&key, NULL);
+			note_read(&key);
 	} else {
 		device_hit(APPEASE_CHANNEL_TTY, tty_device(tty), APPEASE_READ);
 	}

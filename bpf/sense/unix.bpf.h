@@ -107,12 +107,9 @@ static __always_inline void deliver_unix(struct sock *sk)
 
 static __always_inline void note_unix_receive(struct sock *sk)
 {
-	struct stamp_key key;
-
 	if (is_armed()) {
 		__builtin_assume(sk);
-		key = object_key(sk, APPEASE_OBJECT_UNIX);
-		note_read(&key, sk);
+		note_read_from(sk, APPEASE_OBJECT_UNIX);
 	}
 	if (has_unix_rules())
 		unix_hit(sk, APPEASE_READ);
