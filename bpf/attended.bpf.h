@@ -483,8 +483,8 @@ static __always_inline bool is_unhappiest(u32 queue, u64 key)
 /*
  * On one CPU: whether the current task, which wakes @p, keeps the CPU without a look at what both are worth. It hands on what came from an
  * input device or a terminal, and that is what @p serves, by @standing: then they are worth the same. Or @p is another thread of
- * its process, and it has just begun: who fetches input for its process has passed it on, and goes to sleep, so it has STAY_NS for that. A
- * display server whose main thread still served an older request displaced the one that brought it a key: 8 us of 193.
+ * its process, and it has just begun: a thread that fetches input for its process has passed it on, and goes to sleep, so it has STAY_NS
+ * for that. The main thread of a display server still served an older request, and displaced the thread that brought it a key: 8 us of 193.
  */
 static __always_inline bool keeps_waker(struct task_struct *p, const struct standing *standing, u64 mono)
 {

@@ -91,8 +91,8 @@ static __always_inline void arm(u64 now)
 	serve(now + attention_ns + retention_ns);
 }
 
-/* Says that wake-ups by the current task on this CPU hand on @request, or an input event of @customer if that is NULL. */
-static __always_inline void begin_handing(const struct appease_request *request, u32 customer, u64 now)
+/* Says that wake-ups by the current task on this CPU hand on @request, which it @writes itself; if that is NULL, an input event of @customer. */
+static __always_inline void begin_handing(const struct appease_request *request, u32 customer, bool writes, u64 now)
 {
 	struct handing *handing = this_handing();
 
@@ -104,19 +104,10 @@ static __always_inline void begin_handing(const struct appease_request *request,
 	handing->request_id = request ? request->id : 0;
 	handing->customer = request ? request->customer : customer;
 	handing->weight = request ? request->weight : POLICY_WEIGHT_DEFAULT;
-	handing->is_served = 0;
+	handing->is_served = writes && request && !is_spent(request);
 	handing->channel = request ? request->channel : APPEASE_NR_CHANNELS;
 	handing->is_new = 0;
 	handing->pid = bpf_get_current_pid_tgid();
-}
-
-/* What the current task has just begun to hand on it writes itself. */
-static __always_inline void serve_by_handing(const struct appease_request *request)
-{
-	struct handing *handing = this_handing();
-
-	if (handing)
-		handing->is_served = !is_spent(request);
 }
 
 static __always_inline void end_handing(void)
@@ -132,7 +123,7 @@ static __always_inline void channel_event(u32 customer, u64 now)
 {
 	/* Its reader may have had no customer for hours: the wake-up must be looked at. */
 	arm(now);
-	begin_handing(NULL, customer, now);
+	begin_handing(NULL, customer, false, now);
 }
 
 /* Requests */

@@ -159,21 +159,18 @@ static __always_inline void take_stamp_off(const struct stamp_key *key, struct s
 		stamp->request_id = 0;
 }
 
-/* What comes to @sk now is of somebody of whom nothing is known. */
+/* What comes to @sk now has a sender of which nothing is known. */
 static __always_inline void forget_sender(struct sock *sk)
 {
-	struct appease_attention *stamp;
 	struct ends *ends;
 
-	if (policy == APPEASE_POLICY_RSIO) {
-		ends = bpf_sk_storage_get(&socket_ends, sk, NULL, 0);
-		if (ends)
-			ends->writer = 0;
-	} else {
-		stamp = bpf_sk_storage_get(&socket_stamps, sk, NULL, 0);
-		if (stamp)
-			stamp->request_id = 0;
+	if (policy != APPEASE_POLICY_RSIO) {
+		take_stamp_off(NULL, sk);
+		return;
 	}
+	ends = bpf_sk_storage_get(&socket_ends, sk, NULL, 0);
+	if (ends)
+		ends->writer = 0;
 }
 
 /* Leaves @attention on @sk or @key, one hop further, as written by the current process; for good if that @is_last. */
@@ -310,7 +307,7 @@ static __noinline int attend_feeder(const struct stamp_key *key, const struct ap
 
 /*
  * The current process writes to what receives by @sk, or, if that is NULL, to the object of @key. What an attended one writes for its
- * customer is stamped, and who wakes up from it is lent a turn; anything else takes the stamp of an earlier message off.
+ * customer is stamped, and a task that wakes up from it is lent a turn; anything else takes the stamp of an earlier message off.
  */
 static __always_inline void note_write(const struct stamp_key *key, struct sock *sk)
 {
@@ -333,8 +330,7 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 		/* What a command prints later is its answer, too. */
 		request->flags |= key->b == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
 		leave_stamp(key, sk, attention, process->gives_on, now);
-		begin_handing(request, 0, now);
-		serve_by_handing(request);
+		begin_handing(request, 0, true, now);
 		return;
 	}
 	/* A kernel worker that carries a stamp, such as a terminal's echo. */
@@ -374,7 +370,7 @@ static __always_inline enum side side_of_unix(struct sock *sk)
  * The current process read a message of somebody whom nobody waits for, so for that one it speaks now. But who gives its
  * customer something by itself, such as sound and a picture with it, does so between any two messages: what such a one
  * hears from a server changes nothing. The server is then attended, too, but hands nothing on: it may be one that asked
- * in somebody's name, who would have attention from the answer. @pipe: NULL if it was none.
+ * in somebody's name, and would have attention from the answer. @pipe: NULL if it was none.
  */
 static __always_inline void note_plain_read(enum side side, const struct stamp_key *pipe, u64 now)
 {

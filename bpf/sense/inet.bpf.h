@@ -475,7 +475,7 @@ static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 	/* The rest of a message, or another one of the same writer. */
 	request = stamp && is_still_meant(stamp, now) ? try_answerable(stamp, now) : NULL;
 	if (request)
-		begin_handing(request, 0, now);
+		begin_handing(request, 0, false, now);
 	else if (stamp)
 		stamp->request_id = 0;
 }

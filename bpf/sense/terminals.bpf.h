@@ -89,7 +89,7 @@ int appease_tty_deliver(u64 *ctx)
 			doing->via = key;
 			doing->via_ns = now;
 		}
-		begin_handing(request, 0, now);
+		begin_handing(request, 0, false, now);
 	}
 	return 0;
 }

@@ -17,7 +17,7 @@ const MISSED: [(&str, &str); 17] = [
     ),
     (
         "keys_are_ahead_of_eevdf_on_16_cpus_default",
-        "p90 0.61 of 0.5, beside idle work 0.49: by a trace, at a sixteenth of its speed a waker's 50 us are over before it sleeps, so three \
+        "p90 0.61 of 0.5, beside idle work 0.49: by a trace of 4 caches, at a sixteenth of its speed a waker's 50 us are over before it sleeps, so three \
          hops interrupt other CPUs, for 0.15 to 0.3 ms each",
     ),
     (

@@ -34,8 +34,8 @@ const APACHE_RATIO: f64 = 1.1;
 /// Transactions of a database, on the average and the 99th percentile (7.3); the latter against EEVDF's without load, too, with
 /// a cgroup for each program: the best that people have today.
 const MYSQL_RATIO: f64 = 1.15;
-/// Who has one connection beside somebody with a thousand, p99, against the same alone, beside the same build and without any. Measured
-/// against alone without any: 1.45 beside the build and 1.318 without.
+/// A customer with one connection beside one with a thousand, p99, against the same alone, beside the same build and without any. Measured
+/// against alone without any: 1.56 beside the build and 1.17 without.
 const FLOOD_RATIO: f64 = 1.3;
 /// The weights of scenario `tiers`' customers: so many times as long as the heavy one waits the light one, when both ask for all that there
 /// is; and by what factor that may be off.
