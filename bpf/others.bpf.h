@@ -8,6 +8,7 @@
 
 #include "handover.bpf.h"
 #include "pinned.bpf.h"
+#include "spenders.bpf.h"
 
 /* Moves a task to the clock of the party at @index. It takes along its lead, up to a slice. */
 static __always_inline struct party *join_party(struct task_ctx *tctx, u32 index)

@@ -90,6 +90,9 @@ struct {
 /* Cgroups with a limit, and with cpu.idle. */
 static u64 nr_limits, nr_idle_groups;
 
+/* Some task may stand for a customer beyond a budget, see spenders.bpf.h. */
+static bool spends;
+
 /* The last complete count, and the root's own tasks that wanted the CPU up to it, by weight, on the average. */
 static u64 party_count;
 static u64 root_weight = PROGRESS_WEIGHT_0;
@@ -431,6 +434,7 @@ __noinline u32 spender_of(u32 slot, u32 group)
 		party->parent = group;
 		party->vtime = domain_at(domain_here())->clock;
 		party->scale = 0;
+		spends = true;
 		return index;
 	}
 	return group;

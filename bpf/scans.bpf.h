@@ -207,16 +207,22 @@ static __noinline void weigh_root(u64 since, u64 now)
 /* Frees the slots of customers without a task in the other lane for long. */
 static __noinline void forget_spenders(u64 now)
 {
+	bool found = false;
 	u32 i;
 
 	bpf_for(i, GROUPS, PARTIES) {
 		u32 index = i;
 		struct party *party = try_party(index);
 
+		if (!party || !party->id)
+			continue;
 		/* A task that waits for so long is overdue, and none of its party. */
-		if (party && party->id && policy_before(party->used_ns + SPENDER_IDLE_NS, now))
+		if (policy_before(party->used_ns + SPENDER_IDLE_NS, now))
 			party->id = 0;
+		else
+			found = true;
 	}
+	spends = found;
 }
 
 /* Finds the domain whose parties had least, and forgives. */

@@ -150,6 +150,8 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 			}
 			tctx->lane = is_kthread(p) ? APPEASE_LANE_KERNEL : plain_lane(p, tctx);
 			begin_turn(tctx);
+			if (spends)
+				follow_waker(p, tctx);
 			begins(cpu, tctx, is_attended);
 		}
 		count_sched(CNT_DIRECT);
@@ -247,6 +249,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	if (enq_flags & SCX_ENQ_WAKEUP) {
 		end_pair_turn(p, tctx);
 		begin_turn(tctx);
+		if (spends)
+			follow_waker(p, tctx);
 	}
 	/* A kernel thread that works for longer must not lock the others out; where nobody is served, none that works at length is worth more. */
 	if (is_kthread(p) && tctx->turn_ns < KTHREAD_PATIENCE_NS && !(policy == APPEASE_POLICY_STEADY && works_long(p, tctx))) {
@@ -808,6 +812,7 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 	}
 	if (args->fork && (parent = try_task_ctx(current))) {
 		tctx->spent_for = parent->spent_for;
+		tctx->followed_ns = parent->followed_ns;
 		if (parent->group != tctx->group)
 			return 0;
 		tctx->party = parent->party;

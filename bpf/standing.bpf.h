@@ -83,10 +83,14 @@ static __always_inline u32 spent_for(const struct appease_attention *attention)
  */
 static __always_inline void note_spent(struct task_ctx *tctx, const struct standing *standing)
 {
-	if (standing->request_id)
+	if (standing->request_id) {
 		tctx->spent_for = 0;
-	else if (standing->spent_for)
+	} else if (standing->spent_for) {
 		tctx->spent_for = standing->spent_for;
+		tctx->followed_ns = 0;
+		if (!spends)
+			spends = true;
+	}
 }
 
 /*

@@ -96,13 +96,14 @@ struct task_ctx {
 	u64 vtime;	/* in the other lanes, by its party's clock; p->scx.dsq_vtime is the key in its last queue */
 	u64 handed_vtime;	/* virtual time when it last woke a task of its party in this turn; 0: it did not */
 	u64 woken_for;	/* request of who woke it up last; 0: none */
+	u64 followed_ns;	/* when a task that works for @spent_for woke it; 0: its own request, or its parent's, is beyond the budget */
 	u64 turn_request;	/* which request it served when that was looked at last; 0: none */
 	u32 turn_for;	/* customer who pays for its turns; 0: nobody has to share */
 	u32 customer;	/* whose event woke it up last; 0: not known */
 	u32 lane;	/* in which it was queued last */
 	u32 group;	/* party of its cgroup; 0: the root's */
 	u32 party;	/* of its virtual time */
-	u32 spent_for;	/* customer of the request that it serves beyond the budget; 0: none */
+	u32 spent_for;	/* customer for whom it works beyond a budget; 0: none */
 	u32 sections;	/* so often in a row it went first to leave a program, see sections.bpf.h */
 	u32 mistaken;	/* so many more requests that it reads must be of who woke it, until that is believed again */
 	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
