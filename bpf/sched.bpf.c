@@ -535,7 +535,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		return;
 	}
 	if (key || standing.attended) {
-		if (!is_modest(first) && take_due(cpu, cctx, now, runs_other)) {
+		u32 own = fair_queue_of(tctx ? tctx->turn_for : 0);
+
+		/* A modest customer's request goes on, too, when one of a customer who had more waits behind it. */
+		if (!is_modest(first) && !(standing.attended && is_modest(own)) && take_due(cpu, cctx, now, runs_other)) {
 			cctx->turn = 1;
 			goes_on_with(cpu, cctx, true);
 			end_after(cpu, 0, PROGRESS_PIECE_NS);
@@ -544,11 +547,11 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		}
 		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
 		if (standing.attended &&
-		    (!key || !displaces(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key))) {
+		    (!key || !displaces(first, key, own, standing.key))) {
 			goes_on_with(cpu, cctx, false);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			if (key)
-				compare_soon(cpu, cctx, keeps_attended(first, key, fair_queue_of(tctx ? tctx->turn_for : 0), &standing));
+				compare_soon(cpu, cctx, keeps_attended(first, key, own, &standing));
 			return;
 		}
 		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx)) {
