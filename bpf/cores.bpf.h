@@ -23,9 +23,6 @@ const volatile bool is_smt;
 /* The next CPU of the same core, after the last one the first. */
 const volatile u16 next_in_core[CPUS_MAX];
 
-/* Ends of turns in a row that found the core shared, before a task leaves it. Turned down, what wakes up beside it for a moment moves it. */
-#define CORE_SHARED_TURNS 2
-
 /* Whether @p, whose turn on @cpu ends and for which no other task waits, leaves the core. Not inside a program: it may not change its CPU. */
 static __always_inline bool leaves_core(s32 cpu, struct cpu_ctx *cctx, struct task_struct *p)
 {
@@ -40,7 +37,7 @@ static __always_inline bool leaves_core(s32 cpu, struct cpu_ctx *cctx, struct ta
 	is_shared = !bpf_cpumask_test_cpu(next, idle);
 	scx_bpf_put_idle_cpumask(idle);
 	cctx->shared_turns = is_shared ? cctx->shared_turns + 1 : 0;
-	if (cctx->shared_turns < CORE_SHARED_TURNS)
+	if (!placement_leaves_core(cctx->shared_turns))
 		return false;
 	idle = scx_bpf_get_idle_smtmask();
 	found = bpf_cpumask_intersects(idle, p->cpus_ptr);

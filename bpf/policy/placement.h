@@ -15,6 +15,8 @@
  *
  * What nobody waits for takes an idle CPU of its own domain. Where none is idle, it waits there, for PLACEMENT_MOVE_NS at least.
  *
+ * What computes leaves a core that it shares for an idle one after PLACEMENT_SHARED_TURNS.
+ *
  * Of w waiting tasks in all, a domain with c of all C CPUs has a part of w c / C. What it has beyond the part, rounded up,
  * it gives to the domain that lacks most of its own, rounded down.
  *
@@ -66,6 +68,9 @@
  */
 #define PLACEMENT_MOVE_NS 500000ULL
 
+/* Ends of turns in a row that found the core shared, before a task leaves it. Turned down, what wakes up beside it for a moment moves it. */
+#define PLACEMENT_SHARED_TURNS 2
+
 /* Domains for which what is due and the lag hold: of a cgroup of weight 100, a step is as long as what is due. */
 #define PLACEMENT_FEW 8
 
@@ -97,6 +102,12 @@ static inline bool placement_leaves(bool wakes_up, u32 gives)
 static inline bool placement_moves(u64 queued_ns, u64 now_ns)
 {
 	return !policy_before(now_ns, queued_ns + PLACEMENT_MOVE_NS);
+}
+
+/* Whether a task leaves its core for an idle one, which was shared at the ends of so many turns in a row. */
+static inline bool placement_leaves_core(u32 shared_turns)
+{
+	return shared_turns >= PLACEMENT_SHARED_TURNS;
 }
 
 /* Tasks that a domain of @online of all @cpus has beyond its part of all @waiting, when @here wait there. */

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use appease_policy::{
-    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, placement_ahead, placement_excess, placement_goes_before,
-    placement_is_due, placement_least_clock, placement_leaves, placement_near, placement_other, placement_room,
-    placement_scaled, placement_turn,
+    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, PLACEMENT_MOVE_NS, placement_ahead, placement_excess,
+    placement_goes_before, placement_is_due, placement_least_clock, placement_leaves, placement_leaves_core,
+    placement_moves, placement_near, placement_other, placement_room, placement_scaled, placement_turn,
 };
 use proptest::prelude::*;
 
@@ -136,6 +136,20 @@ proptest! {
     fn who_wakes_up_stays(gives: u32) {
         prop_assert!(!placement_leaves(true, gives));
         prop_assert_eq!(placement_leaves(false, gives), gives > 0);
+    }
+
+    /// What waits is moved once it has waited for long enough, and from then on; also where clocks wrap around.
+    #[test]
+    fn long_waits_are_moved(queued: u64, waited in prop_oneof![0..2 * u64::from(PLACEMENT_MOVE_NS), 0..u64::MAX / 4]) {
+        let moves = placement_moves(queued, queued.wrapping_add(waited));
+        prop_assert_eq!(moves, waited >= u64::from(PLACEMENT_MOVE_NS));
+    }
+
+    /// A core that is shared for a moment is not left; one that stays shared is, and stays to be left.
+    #[test]
+    fn cores_are_left_that_stay_shared(turns in 2..u32::MAX) {
+        prop_assert!(!placement_leaves_core(0) && !placement_leaves_core(1));
+        prop_assert!(placement_leaves_core(turns));
     }
 
     /// Two domains never take from each other at the same time; and a clock is moved up only where its parties have long been due.
