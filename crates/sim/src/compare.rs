@@ -136,6 +136,8 @@ impl Situation {
             summary: String::new(),
             cpus: plain(1),
             caches: plain(1),
+            threads: plain(1),
+            capacities: plain(Vec::new()),
             locks: false,
             cgroup: false,
             duration_s: plain(end_ns as f64 / SECOND as f64),

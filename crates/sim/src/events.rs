@@ -16,6 +16,8 @@ pub(crate) enum Event {
     Look,
     /// Measuring begins.
     Settled,
+    /// A CPU looks for a task, if it is idle.
+    Call(CpuId),
 }
 
 /// Tells events apart.
@@ -38,6 +40,7 @@ impl Event {
             Self::Begin(group) => (3, group),
             Self::Look => (4, 0),
             Self::Settled => (5, 0),
+            Self::Call(cpu) => (6, cpu),
         };
         kind << WHOM_BITS | u64::from(whom)
     }
@@ -50,7 +53,8 @@ impl Event {
             2 => Self::Arrive(whom),
             3 => Self::Begin(whom),
             4 => Self::Look,
-            _ => Self::Settled,
+            5 => Self::Settled,
+            _ => Self::Call(whom),
         }
     }
 }
@@ -227,10 +231,11 @@ mod tests {
             Event::Begin(most),
             Event::Look,
             Event::Settled,
+            Event::Call(last_cpu),
         ];
         let mut events = Events { made: (1 << (64 - EVENT_BITS)) - 100, ..Events::default() };
         let ids = all.map(|event| events.push(7, event));
-        assert_eq!(all.map(|_| events.pop()), [0, 1, 2, 3, 4, 5].map(|nth| Some((7, ids[nth], all[nth]))));
+        assert_eq!(all.map(|_| events.pop()), [0, 1, 2, 3, 4, 5, 6].map(|nth| Some((7, ids[nth], all[nth]))));
         assert!(!ids.contains(&NO_EVENT) && events.pop().is_none());
     }
 

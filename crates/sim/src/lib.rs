@@ -27,14 +27,16 @@ mod scenario;
 pub mod schedulers;
 mod set;
 mod simulation;
+mod topology;
 pub mod unhappiness;
 mod values;
 
-pub use machine::{Caches, CpuId, GroupId, Machine, Message, MessageKind, NONE, Task, TaskId, VisitId};
+pub use machine::{CpuId, GroupId, Machine, Message, MessageKind, NONE, Task, TaskId, VisitId};
 pub use outcome::{Answer, Counts, CustomerFigures, Effort, Outcome, TaskFigures};
 pub use scenario::{Arrivals, Call, CustomerGroup, Error, Hog, Interactive, Scenario, Server, Socket};
 pub use schedulers::{Scheduler, SchedulerName};
 pub use simulation::Simulation;
+pub use topology::{FULL_CAPACITY, Topology};
 pub use values::{Alpha, Nice, ValueError, Weight};
 
 /// Nanoseconds in a millisecond.

@@ -1,8 +1,7 @@
 //! The simulated machine, as schedulers see it.
 
-use std::{collections::VecDeque, ops::Range};
+use std::collections::VecDeque;
 
-use appease_policy::placement_near;
 use rand_pcg::Pcg32;
 use slab::Slab;
 
@@ -10,7 +9,7 @@ use crate::{
     Nice, Socket, Weight,
     distribution::Sampler,
     events::EventId,
-    set::IdSet,
+    topology::{Idle, Topology},
     unhappiness::{Ledger, RequestId, ShareId},
 };
 
@@ -61,6 +60,8 @@ pub struct Task {
 #[derive(Debug, Clone)]
 pub(crate) struct Cpu {
     pub(crate) running: TaskId,
+    /// How fast it works now, of [`crate::topology::FULL_CAPACITY`].
+    pub(crate) pace: u32,
     /// When the running task was looked at last.
     pub(crate) since_ns: u64,
     pub(crate) slice_end_ns: u64,
@@ -167,101 +168,6 @@ pub(crate) struct Customer {
     pub(crate) rng: Pcg32,
 }
 
-/// Which CPUs share a last-level cache: as many each, side by side, and fewer in the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Caches {
-    cpus: u32,
-    each: u32,
-}
-
-impl Caches {
-    /// So many CPUs in so many caches, of which those are left out that would have none.
-    #[must_use]
-    pub fn new(cpus: u32, caches: u32) -> Self {
-        Self { cpus, each: cpus.div_ceil(caches.max(1)).max(1) }
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn number(&self) -> u32 {
-        self.cpus.div_ceil(self.each)
-    }
-
-    /// How many CPUs there are.
-    #[must_use]
-    pub fn nr_cpus(&self) -> u32 {
-        self.cpus
-    }
-
-    /// That of a CPU.
-    #[must_use]
-    pub fn of(&self, cpu: CpuId) -> u32 {
-        // A division takes as long as the rest of a look.
-        if self.each >= self.cpus { 0 } else { cpu / self.each }
-    }
-
-    /// The CPUs of a cache; of one that is not there, none.
-    #[must_use]
-    pub fn cpus_of(&self, cache: u32) -> Range<CpuId> {
-        (cache * self.each).min(self.cpus)..((cache + 1) * self.each).min(self.cpus)
-    }
-}
-
-/// The idle CPUs, by cache.
-#[derive(Debug)]
-pub(crate) struct Idle {
-    caches: Caches,
-    sets: Vec<IdSet>,
-    /// Caches with idle CPUs, by bits.
-    some: u64,
-}
-
-impl Idle {
-    /// All are.
-    pub(crate) fn all(caches: Caches) -> Self {
-        let sets: Vec<IdSet> =
-            (0..caches.number()).map(|cache| IdSet::new(caches.cpus_of(cache).len() as u32, true)).collect();
-        Self { caches, some: u64::MAX >> (64 - sets.len()), sets }
-    }
-
-    /// The set that a CPU is in, and its number there.
-    fn place(&self, cpu: CpuId) -> (u32, u32) {
-        let cache = self.caches.of(cpu);
-        (cache, cpu - self.caches.cpus_of(cache).start)
-    }
-
-    pub(crate) fn insert(&mut self, cpu: CpuId) {
-        let (cache, id) = self.place(cpu);
-        self.sets[cache as usize].insert(id);
-        self.some |= 1 << cache;
-    }
-
-    pub(crate) fn remove(&mut self, cpu: CpuId) {
-        if self.some == 0 {
-            return;
-        }
-        let (cache, id) = self.place(cpu);
-        self.sets[cache as usize].remove(id);
-        if self.sets[cache as usize].any().is_none() {
-            self.some &= !(1 << cache);
-        }
-    }
-
-    /// `cpu`, if it is idle; else one near it.
-    fn near(&self, cpu: CpuId) -> Option<CpuId> {
-        if self.some == 0 {
-            return None;
-        }
-        let (home, id) = self.place(cpu);
-        if self.sets[home as usize].contains(id) {
-            return Some(cpu);
-        }
-        let most = (self.sets.len() as u32).next_power_of_two();
-        let cache = (0..most).map(|nth| placement_near(home, nth)).find(|&cache| self.some >> cache & 1 == 1)?;
-        Some(self.caches.cpus_of(cache).start + self.sets[cache as usize].any()?)
-    }
-}
-
 /// All that a scheduler may look at, and more than a real one can see: only [`crate::schedulers::cas`] looks at the ledger.
 #[derive(Debug)]
 pub struct Machine {
@@ -326,10 +232,41 @@ impl Machine {
         self.cpus[cpu as usize].since_ns > self.now_ns
     }
 
-    /// An idle CPU, the one where the task was last if that is idle; else one that shares its cache, or is near.
+    /// Which CPUs share a cache or a core, and how fast they are.
+    #[must_use]
+    pub fn topology(&self) -> &Topology {
+        self.idle.topology()
+    }
+
+    /// An idle CPU; one with an idle core, if there is one, and of those the one where the task was last if that is idle; else one
+    /// that shares its cache, or is near.
     #[must_use]
     pub fn idle_cpu(&self, task: TaskId) -> Option<CpuId> {
         self.idle.near(self.tasks[task as usize].cpu)
+    }
+
+    /// The same of the domain where the task was last.
+    #[must_use]
+    pub fn idle_cpu_beside(&self, task: TaskId) -> Option<CpuId> {
+        self.idle.beside(self.tasks[task as usize].cpu)
+    }
+
+    /// An idle CPU of a domain; one with an idle core, if there is one.
+    #[must_use]
+    pub fn idle_cpu_of(&self, domain: u32) -> Option<CpuId> {
+        self.idle.of_domain(domain)
+    }
+
+    /// The same of the fast ones near a task, or of the slow.
+    #[must_use]
+    pub fn idle_cpu_of_speed(&self, task: TaskId, is_fast: bool) -> Option<CpuId> {
+        self.idle.of_speed(self.tasks[task as usize].cpu, is_fast)
+    }
+
+    /// A CPU of a core that is idle as a whole; of the domain where the task was last, or near that.
+    #[must_use]
+    pub fn idle_core(&self, task: TaskId) -> Option<CpuId> {
+        self.idle.core_near(self.tasks[task as usize].cpu)
     }
 
     /// The account of unhappiness.

@@ -100,6 +100,8 @@ pub struct TaskFigures {
     pub least_ns: u64,
     /// CPU time of the one that got most, ns.
     pub most_ns: u64,
+    /// How often one began on a CPU of another domain than where it ran last, in the measured time.
+    pub domain_changes: u64,
     pub(crate) wait: Times,
 }
 
@@ -171,6 +173,8 @@ pub struct Outcome {
     pub duration_ns: u64,
     /// CPUs of the machine.
     pub cpus: u32,
+    /// Its domains: CPUs that share a cache, and are alike.
+    pub domains: u32,
     /// What happened how often, from the beginning.
     pub counts: Counts,
     /// What placing tasks took, in the measured time.
@@ -211,6 +215,9 @@ impl Outcome {
             let capacity = self.duration_ns as f64 * f64::from(self.cpus);
             scalar(format!("{}_cpu_pct", tasks.id), 100.0 * tasks.ran_ns as f64 / capacity);
             scalar(format!("{}_least_ms", tasks.id), tasks.least_ns as f64 / MS as f64);
+            if self.domains > 1 {
+                scalar(format!("{}_domain_changes", tasks.id), tasks.domain_changes as f64);
+            }
         }
         for customers in &self.customers {
             scalar(format!("{}_unanswered", customers.id), customers.sent.saturating_sub(customers.answered) as f64);

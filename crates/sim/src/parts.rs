@@ -118,8 +118,8 @@ impl Parts {
         let (free, backlog) = (VecDeque::new(), VecDeque::new());
         let (socket, number) = (Socket::Unix, number as u32);
         self.groups.push(Group { first, number, kind, start_ns, socket, terminal: false, free, backlog });
-        let (ran_ns, least_ns, most_ns, wait) = (0, 0, 0, Times::new());
-        self.task_figures.push(TaskFigures { id: id.to_owned(), number, ran_ns, least_ns, most_ns, wait });
+        let (id, wait) = (id.to_owned(), Times::new());
+        self.task_figures.push(TaskFigures { id, number, ran_ns: 0, least_ns: 0, most_ns: 0, domain_changes: 0, wait });
     }
 
     fn add_figures(&mut self, id: &str) -> u32 {

@@ -9,12 +9,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::{Alpha, Nice, SchedulerName, Weight, distribution::Time};
+use crate::{Alpha, FULL_CAPACITY, Nice, SchedulerName, Topology, Weight, distribution::Time};
 
 /// Most CPUs of a simulated machine.
 pub const MOST_CPUS: u32 = 4096;
 /// Most last-level caches, as many as the scheduler has domains.
 pub const MOST_CACHES: u32 = 64;
+/// Most CPUs of a core, as POWER has them.
+pub const MOST_THREADS: u32 = 8;
 /// Most tasks, and most customers.
 pub const MOST_TASKS: u64 = 1_000_000;
 /// Longest simulated time, s.
@@ -36,6 +38,13 @@ pub struct Scenario {
     /// Last-level caches, 1 to 64, each of as many CPUs; of the schedulers, `appease` has queues for each.
     #[serde(default = "one_cache")]
     pub caches: Spanned<u32>,
+    /// CPUs of each core, side by side, 1 to 8. Those that are at work share what the core does.
+    #[serde(default = "one_cpu")]
+    pub threads: Spanned<u32>,
+    /// How fast each CPU is, 1 to 1024. Times of work are given for 1024, which all CPUs have without this. Of the schedulers,
+    /// `appease` alone knows which CPUs are slow.
+    #[serde(default = "all_alike")]
+    pub capacities: Spanned<Vec<u32>>,
     /// Whether CPUs wait for each other at the locks of queues: under `appease` alone.
     #[serde(default)]
     pub locks: bool,
@@ -215,6 +224,14 @@ fn one_cache() -> Spanned<u32> {
     plain(1)
 }
 
+fn one_cpu() -> Spanned<u32> {
+    plain(1)
+}
+
+fn all_alike() -> Spanned<Vec<u32>> {
+    plain(Vec::new())
+}
+
 fn one_task() -> Spanned<u64> {
     plain(1)
 }
@@ -309,6 +326,7 @@ impl Scenario {
         within(&self.cpus, (1..=MOST_CPUS).contains(&cpus), "cpus", "a number from 1 to 4096")?;
         let shares = (1..=MOST_CACHES.min(cpus)).contains(self.caches.get_ref());
         within(&self.caches, shares, "caches", "a number from 1 to 64, and no more than there are CPUs")?;
+        self.check_cores()?;
         let duration_s = *self.duration_s.get_ref();
         let lasts = duration_s > 0.0 && duration_s <= LONGEST_S;
         within(&self.duration_s, lasts, "duration_s", "seconds above 0, up to 100000")?;
@@ -326,6 +344,37 @@ impl Scenario {
         self.check_numbers()?;
         self.check_names()?;
         self.check_calls()
+    }
+
+    /// No core is of two caches, or of two speeds.
+    fn check_cores(&self) -> Result<(), Fault> {
+        let (cpus, threads, capacities) = (*self.cpus.get_ref(), *self.threads.get_ref(), self.capacities.get_ref());
+        let in_range = (1..=MOST_THREADS).contains(&threads);
+        within(&self.threads, in_range, "threads", "a number from 1 to 8")?;
+        let of_cache = cpus.div_ceil(*self.caches.get_ref());
+        if !cpus.is_multiple_of(threads) || !of_cache.is_multiple_of(threads) {
+            let message =
+                format!("threads {threads} fits no machine of {cpus} CPUs, {of_cache} in a cache: have whole cores");
+            return Err((at(&self.threads), message));
+        }
+        let wrong = |message: String| Err((at(&self.capacities), message));
+        if capacities.is_empty() {
+            return Ok(());
+        }
+        if capacities.len() != cpus as usize {
+            return wrong(format!("there are {} capacities for {cpus} CPUs: write one for each", capacities.len()));
+        }
+        if let Some(capacity) = capacities.iter().find(|&capacity| !(1..=FULL_CAPACITY).contains(capacity)) {
+            return wrong(format!("capacity {capacity} is out of range: write a number from 1 to {FULL_CAPACITY}"));
+        }
+        if capacities.chunks(threads as usize).any(|core| core.iter().any(|capacity| *capacity != core[0])) {
+            return wrong("CPUs of a core have different capacities: give them the same".into());
+        }
+        let domains = Topology::of_scenario(self).number();
+        if domains > MOST_CACHES {
+            return wrong(format!("caches with fast and slow CPUs make {domains} domains: have at most {MOST_CACHES}"));
+        }
+        Ok(())
     }
 
     fn check_numbers(&self) -> Result<(), Fault> {

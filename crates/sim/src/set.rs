@@ -9,15 +9,12 @@ pub(crate) struct IdSet {
 }
 
 impl IdSet {
-    /// For numbers below `ids`; `full`: with all of them, the smallest being the first that [`Self::any`] gives.
-    pub(crate) fn new(ids: u32, full: bool) -> Self {
-        let mut set = Self { members: Vec::with_capacity(ids as usize), at: vec![ABSENT; ids as usize] };
-        if full {
-            (0..ids).rev().for_each(|id| set.insert(id));
-        }
-        set
+    /// For numbers below `ids`, none of which is in it.
+    pub(crate) fn new(ids: u32) -> Self {
+        Self { members: Vec::with_capacity(ids as usize), at: vec![ABSENT; ids as usize] }
     }
 
+    /// The one that was added last, unless others were taken out since.
     pub(crate) fn any(&self) -> Option<u32> {
         self.members.last().copied()
     }

@@ -9,11 +9,27 @@ use crate::{
     Scheduler, SchedulerName, TaskFigures, TaskId, VisitId,
     distribution::stream,
     events::{Event, Events, NO_EVENT},
-    machine::{Caches, Cpu, Customer, Group, Idle, Kind, Pace, State, Target, Visit},
+    machine::{Cpu, Customer, Group, Kind, Pace, State, Target, Visit},
     parts::Parts,
-    schedulers::{Waker, Why},
+    schedulers::{Call, Waker, Why},
+    topology::{FULL_CAPACITY, Idle, Topology},
     unhappiness::{RequestId, ShareId},
 };
+
+/// Work that a CPU of a pace does in a time, ns at full capacity.
+fn work_in(ns: u64, pace: u32) -> u64 {
+    // A division costs more than all the rest of an account.
+    if pace == FULL_CAPACITY { ns } else { (u128::from(ns) * u128::from(pace) / u128::from(FULL_CAPACITY)) as u64 }
+}
+
+/// The time that it takes for some work, ns; what never ends takes all of it.
+fn time_for(work_ns: u64, pace: u32) -> u64 {
+    if pace == FULL_CAPACITY {
+        return work_ns;
+    }
+    let ns = (u128::from(work_ns) * u128::from(FULL_CAPACITY)).div_ceil(u128::from(pace));
+    u64::try_from(ns).unwrap_or(u64::MAX)
+}
 
 /// What a task does when it has done its work.
 enum Next {
@@ -40,6 +56,8 @@ pub struct Simulation {
     gives_way: bool,
     /// CPUs wait at the scheduler's locks.
     has_locks: bool,
+    /// The scheduler calls CPUs beside those that it names.
+    has_calls: bool,
     tick_ns: u64,
     settle_ns: u64,
     end_ns: u64,
@@ -65,18 +83,22 @@ impl Simulation {
         let (cpus, seed) = (*scenario.cpus.get_ref(), seed.unwrap_or(scenario.seed));
         let nanos = |s: f64| (s * SECOND as f64) as u64;
         let settle_ns = nanos(*scenario.settle_s.get_ref());
-        let parts = Parts::of(scenario, seed);
+        let (parts, topology) = (Parts::of(scenario, seed), Topology::of_scenario(scenario));
+        let idle_cpu =
+            |cpu| Cpu { running: NONE, pace: topology.capacity(cpu), since_ns: 0, slice_end_ns: 0, stop: NO_EVENT };
         let machine = Machine {
             now_ns: 0,
-            cpus: vec![Cpu { running: NONE, since_ns: 0, slice_end_ns: 0, stop: NO_EVENT }; cpus as usize],
-            idle: Idle::all(Caches::new(cpus, *scenario.caches.get_ref())),
+            cpus: (0..cpus).map(idle_cpu).collect(),
+            idle: Idle::all(topology),
             tasks: parts.tasks,
             visits: Slab::new(),
             ledger: parts.ledger,
             active: 0,
         };
+        let mut scheduler = scheduler(cpus, machine.tasks.len());
         let mut simulation = Self {
-            scheduler: scheduler(cpus, machine.tasks.len()),
+            has_calls: scheduler.calls().is_some(),
+            scheduler,
             machine,
             name,
             seed,
@@ -149,6 +171,7 @@ impl Simulation {
             seed: self.seed,
             duration_ns: self.end_ns - self.settle_ns,
             cpus: self.machine.nr_cpus(),
+            domains: self.machine.topology().number(),
             counts: self.counts,
             effort,
             customers: self.customer_figures,
@@ -182,6 +205,8 @@ impl Simulation {
                 }
             }
             Event::Settled => self.begin_measuring(),
+            Event::Call(cpu) if self.machine.cpus[cpu as usize].running == NONE => self.dispatch(cpu),
+            Event::Call(_) => {}
         }
         true
     }
@@ -200,7 +225,10 @@ impl Simulation {
             figures.response.clear();
             figures.unhappiness.clear();
         }
-        self.task_figures.iter_mut().for_each(|figures| figures.wait.clear());
+        for figures in &mut self.task_figures {
+            figures.wait.clear();
+            figures.domain_changes = 0;
+        }
     }
 
     fn begin_group(&mut self, group: u32) {
@@ -252,15 +280,30 @@ impl Simulation {
         left_ns.max(self.machine.now_ns)
     }
 
+    /// Has those CPUs look for a task, now or later, that the scheduler calls beside the one that it names.
+    fn make_calls(&mut self) {
+        if !self.has_calls {
+            return;
+        }
+        let Some(calls) = self.scheduler.calls() else { return };
+        for Call { cpu, in_ns } in calls.drain(..) {
+            if in_ns == 0 {
+                // It is found by nobody else meanwhile.
+                self.machine.idle.remove(cpu);
+            }
+            self.events.push(self.machine.now_ns + in_ns, Event::Call(cpu));
+        }
+    }
+
     /// Brings all accounts of a running task up to now.
     fn account(&mut self, cpu: CpuId) {
-        let Cpu { running, since_ns, .. } = self.machine.cpus[cpu as usize];
+        let Cpu { running, pace, since_ns, .. } = self.machine.cpus[cpu as usize];
         let now_ns = self.machine.now_ns;
         // It may not have begun: its CPU waits for a lock.
         let ran_ns = now_ns.saturating_sub(since_ns);
         let task = &mut self.machine.tasks[running as usize];
         task.ran_ns += ran_ns;
-        task.remaining_ns = task.remaining_ns.saturating_sub(ran_ns);
+        task.remaining_ns = task.remaining_ns.saturating_sub(work_in(ran_ns, pace));
         self.machine.cpus[cpu as usize].since_ns = now_ns.max(since_ns);
         if ran_ns > 0 {
             self.scheduler.charge(&self.machine, cpu, running, ran_ns);
@@ -325,6 +368,7 @@ impl Simulation {
     fn requeue(&mut self, cpu: CpuId, task: TaskId, why: Why) {
         self.machine.tasks[task as usize].state = State::Queued;
         self.scheduler.enqueue(&self.machine, task, why);
+        self.make_calls();
         self.dispatch(cpu);
     }
 
@@ -333,13 +377,20 @@ impl Simulation {
         self.counts.decisions += 1;
         self.machine.cpus[cpu as usize].stop = NO_EVENT;
         self.machine.cpus[cpu as usize].running = NONE;
-        let Some(task) = self.scheduler.pick(&self.machine, cpu) else {
+        self.machine.idle.remove(cpu);
+        let picked = self.scheduler.pick(&self.machine, cpu);
+        self.make_calls();
+        let Some(task) = picked else {
             self.machine.idle.insert(cpu);
+            self.share_core(cpu);
             return;
         };
-        self.machine.idle.remove(cpu);
         let now_ns = self.leaves_scheduler_ns();
         let entry = &mut self.machine.tasks[task as usize];
+        let topology = self.machine.idle.topology();
+        if topology.of(entry.cpu) != topology.of(cpu) {
+            self.task_figures[entry.group as usize].domain_changes += 1;
+        }
         entry.cpu = cpu;
         entry.state = State::Running;
         if entry.woken_ns != u64::MAX {
@@ -349,6 +400,7 @@ impl Simulation {
         let entry = &mut self.machine.cpus[cpu as usize];
         entry.running = task;
         entry.since_ns = now_ns;
+        self.share_core(cpu);
         if self.machine.tasks[task as usize].unread {
             self.read(task);
         }
@@ -360,19 +412,46 @@ impl Simulation {
         self.go_on(cpu);
     }
 
+    /// The CPUs of a core that are at work share what it does.
+    fn share_core(&mut self, cpu: CpuId) {
+        let topology = self.machine.topology();
+        if topology.threads() == 1 {
+            return;
+        }
+        let (core, capacity) = (topology.core_of(cpu), topology.capacity(cpu));
+        let is_busy = |machine: &Machine, cpu: CpuId| machine.cpus[cpu as usize].running != NONE;
+        let busy = core.clone().filter(|&cpu| is_busy(&self.machine, cpu)).count().max(1);
+        let pace = (capacity / busy as u32).max(1);
+        for other in core {
+            let is_affected = is_busy(&self.machine, other) && self.machine.cpus[other as usize].pace != pace;
+            if is_affected && other != cpu {
+                self.account(other);
+            }
+            self.machine.cpus[other as usize].pace = pace;
+            if is_affected && other != cpu {
+                self.set_stop(other);
+            }
+        }
+    }
+
     /// Lets what is on `cpu` run until its work or its slice ends.
     fn go_on(&mut self, cpu: CpuId) {
-        let Cpu { running, slice_end_ns, .. } = self.machine.cpus[cpu as usize];
+        let running = self.machine.cpus[cpu as usize].running;
         let now_ns = self.leaves_scheduler_ns();
         if let Some((request, share)) = self.machine.serves(running) {
             // Time at locks counts as served: accounts are kept in the order of events.
             self.machine.ledger.start(share, self.machine.now_ns);
             self.scheduler.changed(&self.machine, request);
         }
-        let entry = &mut self.machine.cpus[cpu as usize];
-        entry.since_ns = now_ns;
-        let end_ns =
-            slice_end_ns.max(now_ns).min(now_ns.saturating_add(self.machine.tasks[running as usize].remaining_ns));
+        self.machine.cpus[cpu as usize].since_ns = now_ns;
+        self.set_stop(cpu);
+    }
+
+    /// The work or the slice of what runs on `cpu`, whose accounts are up to now, will end then.
+    fn set_stop(&mut self, cpu: CpuId) {
+        let Cpu { running, pace, since_ns, slice_end_ns, .. } = self.machine.cpus[cpu as usize];
+        let left_ns = time_for(self.machine.tasks[running as usize].remaining_ns, pace);
+        let end_ns = slice_end_ns.max(since_ns).min(since_ns.saturating_add(left_ns));
         self.machine.cpus[cpu as usize].stop = self.events.push(end_ns, Event::Stop(cpu));
     }
 
@@ -394,7 +473,9 @@ impl Simulation {
         entry.woken_ns = self.machine.now_ns;
         self.machine.active += 1;
         self.counts.wakeups += 1;
-        let Some(cpu) = self.scheduler.enqueue(&self.machine, task, why) else { return };
+        let called = self.scheduler.enqueue(&self.machine, task, why);
+        self.make_calls();
+        let Some(cpu) = called else { return };
         if cpu == self.stepping {
             self.gives_way = true;
             return;

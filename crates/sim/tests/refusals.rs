@@ -90,6 +90,37 @@ fn numbers_out_of_range() {
 }
 
 #[test]
+fn cores_and_speeds_that_fit_no_machine() {
+    let with = |machine: &str| refused(&HOG.replace("cpus = 1", machine));
+    assert_eq!(with("cpus = 9\nthreads = 9"), "line 3: threads 9 is out of range: write a number from 1 to 8");
+    let whole = "have whole cores";
+    assert_eq!(
+        with("cpus = 6\ncaches = 2\nthreads = 2"),
+        format!("line 4: threads 2 fits no machine of 6 CPUs, 3 in a cache: {whole}")
+    );
+    assert_eq!(
+        with("cpus = 5\nthreads = 2"),
+        format!("line 3: threads 2 fits no machine of 5 CPUs, 5 in a cache: {whole}")
+    );
+    assert_eq!(with("cpus = 2\ncapacities = [1024]"), "line 3: there are 1 capacities for 2 CPUs: write one for each");
+    for capacity in [0, 1025] {
+        assert_eq!(
+            with(&format!("cpus = 2\ncapacities = [1024, {capacity}]")),
+            format!("line 3: capacity {capacity} is out of range: write a number from 1 to 1024")
+        );
+    }
+    assert_eq!(
+        with("cpus = 2\nthreads = 2\ncapacities = [1024, 512]"),
+        "line 4: CPUs of a core have different capacities: give them the same"
+    );
+    let capacities: Vec<u32> = (0..66).map(|cpu| if cpu % 2 == 0 { 1024 } else { 512 }).collect();
+    assert_eq!(
+        with(&format!("cpus = 66\ncaches = 33\ncapacities = {capacities:?}")),
+        "line 4: caches with fast and slow CPUs make 66 domains: have at most 64"
+    );
+}
+
+#[test]
 fn times_that_make_no_sense() {
     let with = |time: &str| refused(&format!("{HOG}{}", SERVER.replace("work_ms = 1", &format!("work_ms = {time}"))));
     assert!(with("-1").starts_with("line 8: -1 ms is no time"), "{}", with("-1"));

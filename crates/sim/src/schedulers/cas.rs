@@ -84,7 +84,7 @@ impl Cas {
             newcomers_at: Positions::new(tasks),
             starts: vec![(0, 0); tasks],
             runs: vec![Runs::Nothing; cpus as usize],
-            regular_cpus: IdSet::new(cpus, false),
+            regular_cpus: IdSet::new(cpus),
         }
     }
 

@@ -35,7 +35,7 @@ impl Mlfq {
             quantum_ns,
             queues: vec![VecDeque::new(); queues],
             standings: vec![Standing::default(); tasks],
-            running: vec![IdSet::new(cpus, false); queues],
+            running: vec![IdSet::new(cpus); queues],
         }
     }
 

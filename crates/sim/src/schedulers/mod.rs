@@ -17,7 +17,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use self::locks::Locks;
-use crate::{CpuId, Machine, Message, SECOND, Scenario, TaskId, VisitId, machine::Caches, unhappiness::RequestId};
+use crate::{CpuId, Machine, Message, SECOND, Scenario, TaskId, Topology, VisitId, unhappiness::RequestId};
 
 /// Why a task is queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,10 +43,19 @@ pub enum Waker {
     Task(TaskId),
 }
 
+/// That a CPU shall look for a task, if it is idle then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Call {
+    /// Which.
+    pub cpu: CpuId,
+    /// In how many ns.
+    pub in_ns: u64,
+}
+
 /// Decides who runs. What it may know is in the [`Machine`]; what it keeps of tasks and CPUs is its own.
 ///
 /// A task that is running is in none of its queues. Everything between [`Scheduler::enqueue`] and [`Scheduler::pick`] is the
-/// scheduler's; it must not leave a task in a queue that an idle CPU would not look into.
+/// scheduler's. It must not leave a task in a queue that an idle CPU would not look into, unless it calls one.
 pub trait Scheduler {
     /// A task is there, asleep. Also: its process has ended, and another one takes its place.
     fn add(&mut self, machine: &Machine, task: TaskId);
@@ -55,7 +64,8 @@ pub trait Scheduler {
     /// give way.
     fn enqueue(&mut self, machine: &Machine, task: TaskId, why: Why) -> Option<CpuId>;
 
-    /// The next task of a CPU, off its queue; `None` only if it has none.
+    /// The next task of a CPU, off its queue. `None` only if no task waits that may come to this CPU. The task that ended its turn there
+    /// may have gone to another CPU, which the scheduler then calls.
     fn pick(&mut self, machine: &Machine, cpu: CpuId) -> Option<TaskId>;
 
     /// The turn of a task that was picked, and has read what there was for it, ns; above 0.
@@ -86,6 +96,11 @@ pub trait Scheduler {
 
     /// It looks at things.
     fn look(&mut self, _machine: &Machine) {}
+
+    /// Idle CPUs that it calls beside those that [`Scheduler::enqueue`] names, for one that does; they are taken off.
+    fn calls(&mut self) -> Option<&mut Vec<Call>> {
+        None
+    }
 
     /// The locks of its queues, for one that tells of them.
     fn locks(&mut self) -> Option<&mut Locks> {
@@ -161,8 +176,8 @@ impl SchedulerName {
             }
             Self::Cas => Box::new(cas::Cas::new(cpus, tasks)),
             Self::Appease => {
-                let caches = Caches::new(cpus, *scenario.caches.get_ref());
-                let appease = appease::Appease::with_caches(caches, tasks, scenario.locks);
+                let topology = Topology::of_scenario(scenario);
+                let appease = appease::Appease::on(topology, tasks, scenario.locks);
                 Box::new(if scenario.cgroup { appease.in_cgroup() } else { appease })
             }
             Self::Steady => Box::new(steady::Steady::new(tasks)),

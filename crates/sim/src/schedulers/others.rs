@@ -92,7 +92,8 @@ impl Others {
         progress_deadline(entity.vtime, entity.burst_ns, SLICE_NS)
     }
 
-    pub(super) fn push(&mut self, at: &mut Positions, domain: u32, task: TaskId, wakes_up: bool) {
+    /// A task is about to be queued in a domain, or to run there.
+    pub(super) fn arrives(&mut self, domain: u32, task: TaskId, wakes_up: bool) {
         let (clock, number) = (self.vtime, self.queues.len());
         let there = self.first(domain).map_or(clock, |first| clock.max(self.entities[first as usize].vtime));
         let entity = self.of(task);
@@ -102,16 +103,25 @@ impl Others {
         }
         let lag_ns = if number > 1 && !wakes_up { most_ns } else { SLICE_NS };
         entity.vtime = progress_catch_up(entity.vtime, clock, lag_ns);
+    }
+
+    /// Queues a task that has arrived.
+    pub(super) fn push(&mut self, at: &mut Positions, domain: u32, task: TaskId) {
         let deadline = self.deadline(task);
         self.queues[domain as usize].push(at, task, deadline);
     }
 
     pub(super) fn pop(&mut self, at: &mut Positions, domain: u32) -> Option<TaskId> {
         let (_, task) = self.queues[domain as usize].pop(at)?;
+        self.comes_to(domain, task);
+        Some(task)
+    }
+
+    /// A task of a domain is chosen: the clock follows.
+    pub(super) fn comes_to(&mut self, domain: u32, task: TaskId) {
         let vtime = |task: TaskId| self.entities[task as usize].vtime;
         let other = self.other_of(domain).and_then(|there| self.first(there)).map_or(u64::MAX, vtime);
         self.vtime = self.vtime.max(vtime(task).min(other));
-        Some(task)
     }
 
     /// The first that waits in a domain.

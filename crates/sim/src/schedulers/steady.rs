@@ -32,7 +32,8 @@ impl Scheduler for Steady {
         if wakes_up {
             self.others.wakes(task);
         }
-        self.others.push(&mut self.at, 0, task, wakes_up);
+        self.others.arrives(0, task, wakes_up);
+        self.others.push(&mut self.at, 0, task);
         machine.idle_cpu(task).or_else(|| {
             let cpu = machine.task(task).cpu;
             let running = machine.running(cpu)?;

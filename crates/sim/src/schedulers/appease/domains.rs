@@ -2,16 +2,16 @@
 //! tasks to another, and when it takes some, is computed by `bpf/policy/placement.h`.
 
 use appease_policy::{
-    PARTY_SCALE_1, POLICY_WEIGHT_DEFAULT, party_charge, party_scale, placement_excess, placement_is_due,
-    placement_least_clock, placement_leaves, placement_near, placement_room, placement_turn,
+    PARTY_SCALE_1, PLACEMENT_DOMAIN_LOOKS, PLACEMENT_MOVE_NS, POLICY_WEIGHT_DEFAULT, party_charge, party_scale,
+    placement_excess, placement_is_due, placement_least_clock, placement_leaves, placement_near, placement_room,
+    placement_turn,
 };
 
-use crate::{CpuId, machine::Caches};
+use crate::{CpuId, Topology};
 
 /// CPUs that share a cache.
 #[derive(Debug, Clone)]
 struct Domain {
-    first_cpu: CpuId,
     nr_cpus: u32,
     /// Those that run what nobody waits for, by bits. The kernel splits caches of more CPUs than a word has bits.
     plain: Vec<u64>,
@@ -22,12 +22,14 @@ struct Domain {
     /// So many tasks are to go to another domain.
     gives: u32,
     gives_to: u32,
+    /// By then an idle CPU of another domain is called for what waits here.
+    moves_ns: u64,
 }
 
 /// All of them, of which a power of two is in use.
 #[derive(Debug)]
 pub(super) struct Domains {
-    caches: Caches,
+    topology: Topology,
     domains: Vec<Domain>,
     /// The domain in which a party had least at the last look.
     hindmost: u32,
@@ -38,15 +40,14 @@ pub(super) struct Domains {
 }
 
 impl Domains {
-    pub(super) fn new(caches: Caches) -> Self {
+    pub(super) fn new(topology: Topology) -> Self {
         let domain = |index| {
-            let cpus = caches.cpus_of(index);
-            let nr_cpus = cpus.len() as u32;
+            let nr_cpus = topology.cpus_of(index).len() as u32;
             let plain = vec![0; nr_cpus.div_ceil(64) as usize];
-            Domain { first_cpu: cpus.start, nr_cpus, plain, next_look: 0, clock: 0, gives: 0, gives_to: 0 }
+            Domain { nr_cpus, plain, next_look: 0, clock: 0, gives: 0, gives_to: 0, moves_ns: 0 }
         };
-        let domains = (0..caches.number().next_power_of_two()).map(domain).collect();
-        Self { caches, domains, hindmost: 0, vtime: 0, scale: u64::from(PARTY_SCALE_1), is_cgroup: false }
+        let domains = (0..topology.number().next_power_of_two()).map(domain).collect();
+        Self { topology, domains, hindmost: 0, vtime: 0, scale: u64::from(PARTY_SCALE_1), is_cgroup: false }
     }
 
     pub(super) fn put_in_cgroup(&mut self) {
@@ -58,7 +59,11 @@ impl Domains {
     }
 
     pub(super) fn of(&self, cpu: CpuId) -> u32 {
-        self.caches.of(cpu)
+        self.topology.of(cpu)
+    }
+
+    pub(super) fn topology(&self) -> &Topology {
+        &self.topology
     }
 
     /// All others, the nearest first.
@@ -70,32 +75,45 @@ impl Domains {
 
     /// Notes whether a CPU runs what nobody waits for.
     pub(super) fn note_plain(&mut self, cpu: CpuId, is_plain: bool) {
-        let domain = self.caches.of(cpu) as usize;
-        let domain = &mut self.domains[domain];
-        let (word, bit) = ((cpu - domain.first_cpu) / 64, (cpu - domain.first_cpu) % 64);
-        let word = &mut domain.plain[word as usize];
+        let (domain, nth) = self.topology.place(cpu);
+        let (word, bit) = (nth / 64, nth % 64);
+        let word = &mut self.domains[domain as usize].plain[word as usize];
         *word = if is_plain { *word | 1 << bit } else { *word & !(1 << bit) };
     }
 
     /// The CPUs of a domain that do, by number.
     pub(super) fn plain_cpus(&self, domain: u32) -> impl Iterator<Item = CpuId> {
-        let domain = &self.domains[domain as usize];
-        (domain.first_cpu..).step_by(64).zip(&domain.plain).flat_map(|(first, &word)| {
+        let cpus = self.topology.cpus_of(domain);
+        cpus.chunks(64).zip(&self.domains[domain as usize].plain).flat_map(|(cpus, &word)| {
             let mut left = word;
             std::iter::from_fn(move || {
                 let bit = (left != 0).then(|| left.trailing_zeros())?;
                 left &= left - 1;
-                Some(first + bit)
+                Some(cpus[bit as usize])
             })
         })
     }
 
-    /// The CPUs of a domain by turns, each at most once.
-    pub(super) fn next_cpus(&mut self, domain: u32) -> impl Iterator<Item = CpuId> + use<> {
-        let Domain { first_cpu, nr_cpus, next_look, .. } = &mut self.domains[domain as usize];
-        let (first_cpu, nr_cpus, first) = (*first_cpu, *nr_cpus, *next_look);
-        *next_look = first.wrapping_add(1);
-        (0..nr_cpus).map(move |nth| first_cpu + placement_turn(first, nth, nr_cpus))
+    /// Whether any does.
+    pub(super) fn runs_plain(&self, domain: u32) -> bool {
+        self.domains[domain as usize].plain.iter().any(|&word| word != 0)
+    }
+
+    /// Domains at which a wake-up looks that comes from one, nearest first: that one, and others.
+    pub(super) fn near(&self, home: u32) -> impl Iterator<Item = u32> + use<> {
+        std::iter::once(home).chain(self.others(home)).take(PLACEMENT_DOMAIN_LOOKS as usize)
+    }
+
+    /// Where a search in a domain begins: one CPU further than the last one did.
+    pub(super) fn begin_look(&mut self, domain: u32) -> u32 {
+        let next = &mut self.domains[domain as usize].next_look;
+        std::mem::replace(next, next.wrapping_add(1))
+    }
+
+    /// The CPUs of a domain, each once, by a search that begins there.
+    pub(super) fn cpus_from(&self, domain: u32, first: u32) -> impl Iterator<Item = CpuId> {
+        let cpus = self.topology.cpus_of(domain);
+        (0..cpus.len() as u32).map(move |nth| cpus[placement_turn(first, nth, cpus.len() as u32) as usize])
     }
 
     // Where a task waits
@@ -134,6 +152,16 @@ impl Domains {
     }
 
     // When one takes from another
+
+    /// An idle CPU of another domain is to come for what waits in a domain: in how many ns. `None` if one will be called already.
+    pub(super) fn moves_in(&mut self, domain: u32, now_ns: u64) -> Option<u64> {
+        let domain = &mut self.domains[domain as usize];
+        if now_ns < domain.moves_ns {
+            return None;
+        }
+        domain.moves_ns = now_ns + u64::from(PLACEMENT_MOVE_NS);
+        Some(PLACEMENT_MOVE_NS.into())
+    }
 
     /// A task of the other lane ran on a CPU.
     pub(super) fn charge(&mut self, cpu: CpuId, ran_ns: u64) {
@@ -180,7 +208,7 @@ mod tests {
     use super::*;
 
     fn domains(cpus: u32, caches: u32) -> Domains {
-        Domains::new(Caches::new(cpus, caches))
+        Domains::new(Topology::new(cpus, caches))
     }
 
     /// Those of three caches are four, of which the last has no CPU; nearest first.
@@ -205,9 +233,11 @@ mod tests {
     #[test]
     fn cpus_are_looked_at_by_turns() {
         let mut domains = domains(6, 2);
-        assert_eq!(domains.next_cpus(1).collect::<Vec<_>>(), [3, 4, 5]);
-        assert_eq!(domains.next_cpus(1).collect::<Vec<_>>(), [4, 5, 3]);
-        assert_eq!(domains.next_cpus(0).collect::<Vec<_>>(), [0, 1, 2]);
+        let mut looked = |domain: u32| {
+            let first = domains.begin_look(domain);
+            domains.cpus_from(domain, first).collect::<Vec<_>>()
+        };
+        assert_eq!([looked(1), looked(1), looked(0)], [[3, 4, 5], [4, 5, 3], [0, 1, 2]]);
     }
 
     /// What a domain has beyond its part goes to those that lack most, one at the end of each turn; a task that wakes up stays.

@@ -7,6 +7,7 @@
 //! - `fair`: the attended lane's queues,
 //! - `super::others`: the other lane's queues,
 //! - `domains`: which CPUs share a cache, and so queues, and when one takes another one's work,
+//! - `near`: caches, cores and speeds: which CPU a task wakes up on, and when one of another domain comes for it,
 //! - here: the lanes, and who is next.
 //!
 //! Only what a kernel can see counts: a request is opened when a process reads it, not when it was sent; of an answer
@@ -17,14 +18,15 @@
 
 mod domains;
 mod fair;
+mod near;
 mod process;
 mod requests;
 
-use std::collections::VecDeque;
+use std::{cell::Cell, collections::VecDeque};
 
 use appease_policy::{
-    PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PROGRESS_PIECE_NS, progress_had, progress_next_share,
-    progress_overdue_fits, progress_overdue_until, progress_owed,
+    PLACEMENT_CPU_LOOKS, PROGRESS_PIECE_NS, progress_had, progress_next_share, progress_overdue_fits,
+    progress_overdue_until, progress_owed,
 };
 
 use self::{
@@ -34,11 +36,11 @@ use self::{
     requests::Requests,
 };
 use super::{
-    Scheduler, Waker, Why,
+    Call, Scheduler, Waker, Why,
     locks::Locks,
     others::{Others, SLICE_NS},
 };
-use crate::{CpuId, MS, Machine, Message, SECOND, TaskId, VisitId, heap::Positions, machine::Caches};
+use crate::{CpuId, MS, Machine, Message, SECOND, TaskId, Topology, VisitId, heap::Positions};
 
 // Settings of the programs, which stand beside their maps and not in the headers.
 const PIECE_NS: u64 = PROGRESS_PIECE_NS as u64;
@@ -78,8 +80,10 @@ struct Cpu {
     held: Option<TaskId>,
     /// Who displaces what runs there: it is next, whoever else waits.
     local: Option<TaskId>,
-    /// It is idle, and was given a task directly: past the queue through which that goes here.
-    is_given: bool,
+    /// It is idle, and was given a task directly.
+    given: Option<TaskId>,
+    /// Ends of turns in a row that found its core shared.
+    shared_turns: u32,
 }
 
 impl Cpu {
@@ -133,6 +137,10 @@ pub struct Appease {
     queued: Vec<VecDeque<(u64, TaskId)>>,
     /// By domain.
     overdue: Vec<VecDeque<TaskId>>,
+    /// Idle CPUs that shall look for a task.
+    calls: Vec<Call>,
+    /// Until when what nobody waits for prefers slow CPUs, ns.
+    fast_wanted_until_ns: u64,
     locks: Locks,
     at: Positions,
     scans: u64,
@@ -142,13 +150,13 @@ impl Appease {
     /// As it is attached to a machine of one cache.
     #[must_use]
     pub fn new(cpus: u32, tasks: usize) -> Self {
-        Self::with_caches(Caches::new(cpus, 1), tasks, false)
+        Self::on(Topology::new(cpus, 1), tasks, false)
     }
 
     /// As it is attached to a machine, with or without the time that its queues' locks take.
     #[must_use]
-    pub fn with_caches(caches: Caches, tasks: usize, has_locks: bool) -> Self {
-        let (cpus, domains) = (caches.nr_cpus(), Domains::new(caches));
+    pub fn on(topology: Topology, tasks: usize, has_locks: bool) -> Self {
+        let (cpus, domains) = (topology.nr_cpus(), Domains::new(topology));
         let number = domains.number();
         Self {
             requests: Requests::new(),
@@ -160,6 +168,8 @@ impl Appease {
             others: Others::new(tasks, number),
             queued: vec![VecDeque::new(); number as usize],
             overdue: vec![VecDeque::new(); number as usize],
+            calls: Vec::new(),
+            fast_wanted_until_ns: 0,
             locks: Locks::new(if has_locks { number as usize * LOCKS } else { 0 }),
             at: Positions::new(tasks),
             scans: 0,
@@ -192,16 +202,30 @@ impl Appease {
     }
 
     /// A CPU that does less important work than a task would which wakes up: the one that woke it, if it is of the same domain, the one
-    /// where it ran, others of its domain, those of other domains. As far as they are looked at, as `find_victim()` does.
+    /// where it ran, others of its domain, those of other domains. As far as they are looked at, as `find_victim()` does. What wakes up on
+    /// a slow one has a fast one first. Clocks and customers interrupt the one where it ran.
     fn find_victim(&mut self, machine: &Machine, task: TaskId, key: u64, waking: Option<CpuId>) -> Option<CpuId> {
         let (own, queue) = (machine.task(task).cpu, self.queue_for(task));
-        let mut looks = 0;
-        let mut worth = |this: &Self, cpu: CpuId| {
-            looks += 1;
+        let (home, looks) = (self.domains.of(own), Cell::new(0));
+        let worth = |this: &Self, cpu: CpuId| {
+            looks.set(looks.get() + 1);
             this.worth_of(machine, cpu, queue, key)
         };
+        let plain_near = |this: &Self, fast_only: bool| {
+            let is_asked = |&domain: &u32| !fast_only || this.domains.topology().is_fast(domain);
+            this.domains.near(home).filter(is_asked).find_map(|domain| {
+                let mut cpus = this.domains.plain_cpus(domain).take(PLACEMENT_CPU_LOOKS as usize);
+                cpus.find(|&cpu| worth(this, cpu) == Worth::Nothing)
+            })
+        };
         let mut find = || {
-            let home = self.domains.of(own);
+            let (topology, wakes_on) = (self.domains.topology(), self.domains.of(waking.unwrap_or(own)));
+            if topology.has_slow() && !topology.is_fast(wakes_on) {
+                let fast = plain_near(self, true);
+                if fast.is_some() {
+                    return fast;
+                }
+            }
             let near = waking.filter(|&cpu| cpu != own && self.domains.of(cpu) == home);
             if let Some(cpu) = near.filter(|&cpu| worth(self, cpu) == Worth::Nothing) {
                 return Some(cpu);
@@ -210,20 +234,19 @@ impl Appease {
             if worth_of_own == Worth::Nothing {
                 return Some(own);
             }
-            for domain in std::iter::once(home).chain(self.domains.others(home)).take(PLACEMENT_DOMAIN_LOOKS as usize) {
-                let mut cpus = self.domains.plain_cpus(domain).take(PLACEMENT_CPU_LOOKS as usize);
-                if let Some(cpu) = cpus.find(|&cpu| worth(self, cpu) == Worth::Nothing) {
-                    return Some(cpu);
-                }
+            let plain = plain_near(self, false);
+            if plain.is_some() {
+                return plain;
             }
             if worth_of_own == Worth::Less {
                 return Some(own);
             }
-            let mut cpus = self.domains.next_cpus(home).take(PLACEMENT_CPU_LOOKS as usize);
+            let first = self.domains.begin_look(home);
+            let mut cpus = self.domains.cpus_from(home, first).take(PLACEMENT_CPU_LOOKS as usize);
             cpus.find(|&cpu| worth(self, cpu) == Worth::Less)
         };
         let found = find();
-        self.locks.note_search(looks);
+        self.locks.note_search(looks.get());
         found
     }
 
@@ -251,7 +274,7 @@ impl Appease {
                 Waker::Task(writer) => Some(machine.task(writer).cpu),
                 Waker::Timer | Waker::Customer => (machine.nr_cpus() == 1).then_some(0),
             };
-            let idle = machine.idle_cpu(task);
+            let idle = self.wakes_on(machine, task, waker, true);
             called = idle.or_else(|| self.find_victim(machine, task, key, waking));
             if let Some(cpu) = called.filter(|_| idle.is_some() || called == waking) {
                 // What a modest customer has in place of the other lane's turn is not the other lane's.
@@ -259,6 +282,9 @@ impl Appease {
                 self.cpus[cpu as usize].local = Some(task);
                 return Some(cpu);
             }
+            called = called.or_else(|| machine.idle_cpu(task));
+        } else {
+            self.call_any(machine, task);
         }
         let domain = self.domains.of(called.unwrap_or(machine.task(task).cpu));
         self.fair.fills(domain, queue);
@@ -267,23 +293,37 @@ impl Appease {
         called
     }
 
-    /// Queues a task in the other lane. The idle CPU that is to come for it, if any.
-    fn queue_other(&mut self, machine: &Machine, task: TaskId, wakes_up: bool) -> Option<CpuId> {
-        let idle = machine.idle_cpu(task);
-        let domain = self.domains.for_task(machine.task(task).cpu, wakes_up);
+    /// The idle CPU that a task takes which wakes up. `None`: there is none, or it waits for another one.
+    fn wakes_on(&mut self, machine: &Machine, task: TaskId, waker: Waker, is_attended: bool) -> Option<CpuId> {
+        if self.domains.topology().has_slow() {
+            self.idle_by_speed(machine, task, is_attended)
+        } else {
+            self.idle_for(machine, task, waker, is_attended)
+        }
+    }
+
+    /// Queues a task in the other lane, or gives it to an idle CPU. The CPU that is to run it at once, if any.
+    fn queue_other(&mut self, machine: &Machine, task: TaskId, waker: Option<Waker>) -> Option<CpuId> {
+        let idle = waker.and_then(|waker| self.wakes_on(machine, task, waker, false));
+        let domain = self.domains.for_task(machine.task(task).cpu, waker.is_some());
         let process = &mut self.processes[task as usize];
         process.lane = Lane::Other;
         process.queued_ns = machine.now_ns();
         process.queued_in = domain as u16;
         process.slice_ns = SLICE_NS;
-        self.others.push(&mut self.at, domain, task, wakes_up);
-        self.queued[domain as usize].push_back((machine.now_ns(), task));
-        if let Some(cpu) = idle.filter(|_| wakes_up) {
-            self.cpus[cpu as usize].is_given = true;
-        } else {
-            self.locks.insert(lock(domain, OF_OTHERS));
+        self.others.arrives(domain, task, waker.is_some());
+        if let Some(cpu) = idle {
+            self.cpus[cpu as usize].given = Some(task);
+            return idle;
         }
-        idle
+        self.others.push(&mut self.at, domain, task);
+        self.queued[domain as usize].push_back((machine.now_ns(), task));
+        self.locks.insert(lock(domain, OF_OTHERS));
+        let displaced = waker.and_then(|waker| self.displaces_other(machine, task, waker));
+        if displaced.is_none() {
+            self.call_near(machine, task, domain);
+        }
+        displaced
     }
 
     /// Whether a task that wakes up in the other lane takes its CPU from who has it.
@@ -302,9 +342,7 @@ impl Appease {
         if standing.attended {
             return self.queue_attended(machine, task, &standing, waker);
         }
-        let wakes_up = waker.is_some();
-        let idle = self.queue_other(machine, task, wakes_up);
-        idle.or_else(|| self.displaces_other(machine, task, waker?))
+        self.queue_other(machine, task, waker)
     }
 
     fn find_overdue(&mut self, domain: u32, now_ns: u64) {
@@ -331,12 +369,9 @@ impl Appease {
         Some(task)
     }
 
-    /// `is_given`: the CPU was idle, and is given the task directly.
-    fn take_party(&mut self, domain: u32, is_given: bool) -> Option<TaskId> {
+    fn take_party(&mut self, domain: u32) -> Option<TaskId> {
         let task = self.others.pop(&mut self.at, domain)?;
-        if !is_given {
-            self.locks.remove(lock(domain, OF_OTHERS));
-        }
+        self.locks.remove(lock(domain, OF_OTHERS));
         Some(task)
     }
 
@@ -344,7 +379,7 @@ impl Appease {
     fn take_lagging(&mut self, domain: u32, task: Option<TaskId>) -> Option<TaskId> {
         let there = self.others.lagging(domain, task?)?;
         self.locks.note_elsewhere(1);
-        self.take_party(there, false)
+        self.take_party(there)
     }
 
     fn take_attended(&mut self, domain: u32) -> Option<TaskId> {
@@ -365,27 +400,38 @@ impl Appease {
 
     /// The next task of the other lane: one that is overdue, one whose party is due here, one of this domain; if the CPU
     /// has nothing to do, one of any other.
-    fn take_other(&mut self, domain: u32, runs_other: bool, is_given: bool) -> Option<TaskId> {
+    fn take_other(&mut self, machine: &Machine, domain: u32, runs_other: bool) -> Option<TaskId> {
         if let Some(task) = self.take_overdue(domain) {
             return Some(task);
         }
         if let Some(there) = self.domains.due_from(domain) {
             self.locks.note_elsewhere(1);
-            match self.take_party(there, false) {
+            match self.take_party(there) {
                 Some(task) => return Some(task),
                 None => self.domains.none_is_due(domain),
             }
         }
         let first = self.others.first(domain);
-        let task = self.take_lagging(domain, first).or_else(|| self.take_party(domain, is_given));
-        if task.is_some() || runs_other { task } else { self.take_other_elsewhere(domain, is_given) }
+        let task = self.take_lagging(domain, first).or_else(|| self.take_party(domain));
+        if task.is_some() || runs_other || self.domains.number() == 1 {
+            task
+        } else {
+            self.take_other_elsewhere(machine, domain)
+        }
     }
 
-    fn take_other_elsewhere(&mut self, here: u32, is_given: bool) -> Option<TaskId> {
+    /// One of another domain, the nearest first: one that has waited there for long enough, or one that is overdue.
+    fn take_other_elsewhere(&mut self, machine: &Machine, here: u32) -> Option<TaskId> {
         for (looks, there) in (1..).zip(self.domains.others(here)) {
-            if let Some(task) = self.take_party(there, is_given).or_else(|| self.take_overdue(there)) {
+            let waits = self.others.first(there).is_some_and(|first| self.may_move(first, machine.now_ns()));
+            let task = if waits { self.take_party(there) } else { None };
+            if task.is_some() {
+                self.call_next(machine, here);
+            }
+            let task = task.or_else(|| self.take_overdue(there));
+            if task.is_some() {
                 self.locks.note_elsewhere(looks);
-                return Some(task);
+                return task;
             }
         }
         self.locks.note_elsewhere(self.domains.number() - 1);
@@ -409,7 +455,8 @@ impl Appease {
     }
 
     /// What the other lane must get before attended work.
-    fn take_due(&mut self, cpu: CpuId, domain: u32, runs_other: bool, now_ns: u64) -> Option<TaskId> {
+    fn take_due(&mut self, machine: &Machine, cpu: CpuId, domain: u32, runs_other: bool) -> Option<TaskId> {
+        let now_ns = machine.now_ns();
         let has_work = self.has_work(domain, runs_other);
         let state = &mut self.cpus[cpu as usize];
         let unpaid_ns = std::mem::take(&mut state.unpaid_ns);
@@ -419,22 +466,27 @@ impl Appease {
         }
         let Cpu { epoch_start_ns, share_ns, overdue_until_ns, .. } = *state;
         if has_work && progress_owed(now_ns, epoch_start_ns, EPOCH_NS, state.had_of_share(), share_ns) > 0 {
-            return self.take_other(domain, runs_other, false);
+            return self.take_other(machine, domain, runs_other);
         }
         if progress_overdue_fits(overdue_until_ns, now_ns) { self.take_overdue(domain) } else { None }
     }
 
-    /// The next task, as `appease_dispatch()` finds it; `prev` is the one whose slice is over.
-    fn next(&mut self, machine: &Machine, cpu: CpuId, prev: Option<TaskId>, is_given: bool) -> Option<TaskId> {
+    /// The next task, as `appease_dispatch()` finds it; `prev` is the one whose slice is over, or `given` the one that the idle CPU is
+    /// given. `None`: there is none, or `prev` has gone to another core.
+    fn next(&mut self, machine: &Machine, cpu: CpuId, prev: Option<TaskId>, given: Option<TaskId>) -> Option<TaskId> {
         let (now_ns, domain) = (machine.now_ns(), self.domains.of(cpu));
         let standing = prev.map(|task| self.judge(task, now_ns)).unwrap_or_default();
         let runs_other = prev.is_some_and(|task| self.processes[task as usize].lane == Lane::Other);
         self.turn_epoch(cpu, domain, runs_other, now_ns);
         let first = self.fair.first(domain);
+        if let Some(task) = given {
+            self.others.comes_to(domain, task);
+            return given;
+        }
         if first.is_some() || standing.attended {
             // The other lane has its turns of those who had more than their part.
             let is_modest = first.is_some_and(|(queue, _)| self.fair.is_modest(queue));
-            if !is_modest && let Some(task) = self.take_due(cpu, domain, runs_other, now_ns) {
+            if !is_modest && let Some(task) = self.take_due(machine, cpu, domain, runs_other) {
                 self.cpus[cpu as usize].turn = true;
                 self.cpus[cpu as usize].turn_until_ns = now_ns + PIECE_NS;
                 return Some(task);
@@ -457,7 +509,8 @@ impl Appease {
         if is_first && runs_other && machine.nr_cpus() == 1 && self.overdue[domain as usize].is_empty() {
             return prev;
         }
-        self.take_other(domain, runs_other, is_given).or(prev)
+        let other = self.take_other(machine, domain, runs_other);
+        if other.is_some() || prev.is_some_and(|task| self.leaves_core(machine, cpu, task)) { other } else { prev }
     }
 }
 
@@ -488,17 +541,19 @@ impl Scheduler for Appease {
     fn pick(&mut self, machine: &Machine, cpu: CpuId) -> Option<TaskId> {
         let held = self.cpus[cpu as usize].held.take();
         let local = self.cpus[cpu as usize].local.take();
-        let is_given = std::mem::take(&mut self.cpus[cpu as usize].is_given);
-        if std::mem::take(&mut self.cpus[cpu as usize].is_idle) {
+        let given = self.cpus[cpu as usize].given.take();
+        let was_idle = std::mem::take(&mut self.cpus[cpu as usize].is_idle);
+        if was_idle {
             self.cpus[cpu as usize].rested_ns = machine.now_ns();
         }
         let next = local.or_else(|| {
             self.cpus[cpu as usize].turn = false;
             self.cpus[cpu as usize].turn_until_ns = 0;
-            self.next(machine, cpu, held, is_given)
+            self.next(machine, cpu, held, given)
         });
-        if let Some(held) = held {
-            if next == Some(held) {
+        // Without a next one it is on another core by now.
+        if let (Some(held), Some(next)) = (held, next) {
+            if next == held {
                 self.processes[held as usize].slice_ns = SLICE_NS;
             } else {
                 self.queue(machine, held, None);
@@ -508,6 +563,8 @@ impl Scheduler for Appease {
         if let Some(next) = next {
             self.others.begins(next);
             is_plain = self.processes[next as usize].lane == Lane::Other;
+        } else if !was_idle && self.domains.number() > 1 {
+            self.goes_idle(machine, cpu);
         }
         self.cpus[cpu as usize].is_idle = next.is_none();
         self.domains.note_plain(cpu, is_plain);
@@ -585,6 +642,11 @@ impl Scheduler for Appease {
         if self.scans.is_multiple_of(SCANS_PER_SWEEP) {
             self.requests.sweep(now_ns);
         }
+    }
+
+    fn calls(&mut self) -> Option<&mut Vec<Call>> {
+        let topology = self.domains.topology();
+        (topology.number() > 1 || topology.threads() > 1).then_some(&mut self.calls)
     }
 
     fn locks(&mut self) -> Option<&mut Locks> {
