@@ -484,14 +484,15 @@ impl Appease {
             return given;
         }
         if first.is_some() || standing.attended {
+            let prev_queue = prev.map_or(0, |task| self.queue_for(task));
             // The other lane has its turns of those who had more than their part.
-            let is_modest = first.is_some_and(|(queue, _)| self.fair.is_modest(queue));
+            let is_modest = first.is_some_and(|(queue, _)| self.fair.is_modest(queue))
+                || (standing.attended && self.fair.is_modest(prev_queue));
             if !is_modest && let Some(task) = self.take_due(machine, cpu, domain, runs_other) {
                 self.cpus[cpu as usize].turn = true;
                 self.cpus[cpu as usize].turn_until_ns = now_ns + PIECE_NS;
                 return Some(task);
             }
-            let prev_queue = prev.map_or(0, |task| self.queue_for(task));
             let gives_way = first.is_some_and(|(queue, key)| self.fair.displaces(queue, key, prev_queue, standing.key));
             if standing.attended && !gives_way {
                 return prev;
