@@ -149,6 +149,22 @@ static __always_inline struct ends *ends_at(const struct stamp_key *key, struct 
 	return ends;
 }
 
+/* What a process reads by, as far as can be told. */
+enum side {
+	SIDE_UNKNOWN,	/* a pipe, a terminal, or one of two sockets that are alike */
+	SIDE_SERVER,	/* a server's end of a connection: what one of its threads reads there it works on itself */
+	SIDE_CLIENT,	/* a client's, of a server in a unix socket: that one has a name, the client none */
+};
+
+static __always_inline enum side side_of_unix(struct sock *sk)
+{
+	const struct unix_sock *sock = readable(sk, struct unix_sock);
+
+	if (sock->addr)
+		return SIDE_SERVER;
+	return readable(sock->peer, struct unix_sock)->addr ? SIDE_CLIENT : SIDE_UNKNOWN;
+}
+
 /* Writers */
 
 static __always_inline void take_stamp_off(const struct stamp_key *key, struct sock *sk)
@@ -306,6 +322,16 @@ static __noinline int attend_feeder(const struct stamp_key *key, const struct ap
 }
 
 /*
+ * Whether @process, which gives its customer something by itself, such as sound, tells a client of its own something by @sk. Nobody waits
+ * for that: anybody may be a client of a sound server, and would be attended for its messages. Clients that have to fill the next period hear
+ * so by other objects, such as an eventfd.
+ */
+static __always_inline bool tells_client(const struct appease_process *process, struct sock *sk, u32 kind)
+{
+	return process->gives && !process->attention.nr_hops && kind == APPEASE_OBJECT_UNIX && side_of_unix(sk) == SIDE_CLIENT;
+}
+
+/*
  * The current process writes to what receives by @sk, or, if that is NULL, to the object of @key. What an attended one writes for its
  * customer is stamped, and a task that wakes up from it is lent a turn; anything else takes the stamp of an earlier message off.
  */
@@ -326,6 +352,8 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 	now = bpf_ktime_get_ns();
 	process = try_current_process();
 	request = try_voice(process, now, &attention);
+	if (request && sk && tells_client(process, sk, key->b))
+		request = NULL;
 	if (request) {
 		/* What a command prints later is its answer, too. */
 		request->flags |= key->b == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
@@ -349,22 +377,6 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 }
 
 /* Readers */
-
-/* What a process reads by, as far as can be told. */
-enum side {
-	SIDE_UNKNOWN,	/* a pipe, a terminal, or one of two sockets that are alike */
-	SIDE_SERVER,	/* a server's end of a connection: what one of its threads reads there it works on itself */
-	SIDE_CLIENT,	/* a client's, of a server in a unix socket: that one has a name, the client none */
-};
-
-static __always_inline enum side side_of_unix(struct sock *sk)
-{
-	const struct unix_sock *sock = readable(sk, struct unix_sock);
-
-	if (sock->addr)
-		return SIDE_SERVER;
-	return readable(sock->peer, struct unix_sock)->addr ? SIDE_CLIENT : SIDE_UNKNOWN;
-}
 
 /*
  * The current process read a message of somebody whom nobody waits for, so for that one it speaks now. But who gives its
