@@ -158,7 +158,8 @@ impl Situation {
             scenario.customers.push(customers("crowd", self.others, "others", self.others_start_ns));
         } else if self.others > 0 {
             let start_ms = self.others_start_ns / MS;
-            scenario.hogs.push(Hog { id: name("others"), number: plain(self.others), nice: Nice::default(), start_ms });
+            let (number, nice) = (plain(self.others), Nice::default());
+            scenario.hogs.push(Hog { id: name("others"), number, nice, start_ms, cpu_weight: None });
         }
         scenario
     }

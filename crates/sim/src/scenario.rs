@@ -3,13 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs, io,
+    ops::Range,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use crate::{Alpha, FULL_CAPACITY, Nice, SchedulerName, Topology, Weight, distribution::Time};
+use crate::{Alpha, FULL_CAPACITY, Nice, SchedulerName, TaskId, Topology, Weight, distribution::Time};
 
 /// Most CPUs of a simulated machine.
 pub const MOST_CPUS: u32 = 4096;
@@ -104,6 +105,9 @@ pub struct Hog {
     /// When they are started, ms.
     #[serde(default)]
     pub start_ms: u64,
+    /// `cpu.weight` of a cgroup of their own, 1 to 10000; without it they are the root's own tasks. Under `appease` alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_weight: Option<Spanned<u32>>,
 }
 
 /// Tasks that work, pause, and work again.
@@ -342,6 +346,7 @@ impl Scenario {
             return Err((0, format!("schedulers is empty: name some of {}", SchedulerName::list())));
         }
         self.check_numbers()?;
+        self.check_cgroups()?;
         self.check_names()?;
         self.check_calls()
     }
@@ -398,6 +403,30 @@ impl Scenario {
             return Err((0, "there is no task: add a [[hog]], an [[interactive]] or a [[server]]".into()));
         }
         Ok(())
+    }
+
+    fn check_cgroups(&self) -> Result<(), Fault> {
+        for weight in self.hogs.iter().filter_map(|hogs| hogs.cpu_weight.as_ref()) {
+            let in_range = (1..=10_000).contains(weight.get_ref());
+            within(weight, in_range, "cpu_weight", "a number from 1 to 10000")?;
+            if self.cgroup {
+                let message =
+                    "cpu_weight is of a cgroup beside the root, and cgroup puts all tasks into one: use either";
+                return Err((at(weight), message.into()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tasks that are in a cgroup of their own, and its `cpu.weight`.
+    pub(crate) fn cgroups(&self) -> impl Iterator<Item = (Range<TaskId>, u32)> {
+        // Servers are numbered first.
+        let mut next: u64 = self.servers.iter().map(|group| *group.number.get_ref()).sum();
+        self.hogs.iter().filter_map(move |hogs| {
+            let first = next;
+            next += hogs.number.get_ref();
+            Some((first as TaskId..next as TaskId, *hogs.cpu_weight.as_ref()?.get_ref()))
+        })
     }
 
     fn check_names(&self) -> Result<(), Fault> {

@@ -48,14 +48,14 @@ fn decisions_cost_the_same_on_every_machine() {
 }
 
 /// A cgroup's virtual time passes as fast as CPUs run it, on 64 domains eight times as fast as on eight: what is due elsewhere grows with
-/// it, so no more decisions look there. A limit (`bpf/policy/placement.h`) is left: CPUs of all domains come to the one that is due.
+/// it, so no more decisions look there, and no more CPUs wait for a lock.
 #[test]
 fn one_cgroup_is_due_elsewhere_no_oftener_on_many_domains() {
     let [few, many] =
         [8 * CPUS_OF_A_CACHE, MOST_CPUS].map(|cpus| placing(Queues::OfCachesInCgroup, cpus, EVENTS).unwrap());
     assert!(few.waited_ns < MOST_WAITED_NS, "{few:?}");
     assert!(many.domain_looks < few.domain_looks, "{few:?} and {many:?}");
-    assert!(many.waited_ns > MOST_WAITED_NS, "the limit is gone: say so, and hold it to the others' {many:?}");
+    assert!(many.waited_ns < MOST_WAITED_NS, "{many:?}");
 }
 
 /// Also where all CPUs do attended work: a look at each would be 256.

@@ -139,3 +139,13 @@ fn names_that_lead_nowhere() {
     let circle = format!("{HOG}{SERVER}calls = [{{ to = [\"web\"] }}]\n");
     assert_eq!(refused(&circle), "line 7: the calls of \"web\" lead back to it: let no server wait for itself");
 }
+
+#[test]
+fn weights_of_cgroups_out_of_range() {
+    for weight in [0, 10_001] {
+        let cure = "is out of range: write a number from 1 to 10000";
+        assert_eq!(refused(&format!("{HOG}cpu_weight = {weight}\n")), format!("line 6: cpu_weight {weight} {cure}"));
+    }
+    let both = refused(&format!("{}cpu_weight = 100\n", HOG.replace("cpus = 1", "cpus = 1\ncgroup = true")));
+    assert!(both.starts_with("line 7: cpu_weight is of a cgroup beside the root"), "{both}");
+}

@@ -177,8 +177,14 @@ impl SchedulerName {
             Self::Cas => Box::new(cas::Cas::new(cpus, tasks)),
             Self::Appease => {
                 let topology = Topology::of_scenario(scenario);
-                let appease = appease::Appease::on(topology, tasks, scenario.locks);
-                Box::new(if scenario.cgroup { appease.in_cgroup() } else { appease })
+                let mut appease = appease::Appease::on(topology, tasks, scenario.locks);
+                if scenario.cgroup {
+                    appease = appease.in_cgroup();
+                }
+                for (tasks, cpu_weight) in scenario.cgroups() {
+                    appease = appease.with_cgroup(tasks, cpu_weight);
+                }
+                Box::new(appease)
             }
             Self::Steady => Box::new(steady::Steady::new(tasks)),
         }

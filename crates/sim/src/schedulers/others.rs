@@ -35,15 +35,51 @@ pub(super) struct Others {
     vtime: u64,
     /// Which other domain is looked at next: here by turns, and not by chance.
     looks: u32,
-    /// When somebody last took a CPU from another, by CPU, as far as it is known.
-    displaced_ns: Vec<Option<u64>>,
+}
+
+/// When somebody last took a CPU from another, by CPU, as far as it is known.
+#[derive(Debug, Default)]
+pub(super) struct Displaced(Vec<Option<u64>>);
+
+/// One that wakes up, and one that runs, taken to be in this lane.
+pub(super) struct Rivals {
+    pub(super) wakee_vtime: u64,
+    pub(super) wakee_deadline: u64,
+    pub(super) running_vtime: u64,
+    pub(super) running_deadline: u64,
+    /// In a row.
+    pub(super) ran_ns: u64,
+}
+
+impl Displaced {
+    /// Whether one takes a CPU from the other. Unlike in the scheduler, one that is refused ends no turn early.
+    pub(super) fn takes(&mut self, machine: &Machine, waker: Waker, cpu: CpuId, rivals: &Rivals) -> bool {
+        let displaced_ns = self.0.get(cpu as usize).copied().flatten();
+        let since_ns = displaced_ns.map_or(u64::MAX, |at_ns| machine.now_ns() - at_ns);
+        let keeps_ns = progress_keeps_ns(
+            rivals.wakee_vtime,
+            rivals.wakee_deadline,
+            rivals.running_vtime,
+            rivals.running_deadline,
+            rivals.ran_ns,
+            since_ns,
+            waker == Waker::Timer,
+        );
+        if keeps_ns == 0 {
+            if self.0.len() <= cpu as usize {
+                self.0.resize(machine.nr_cpus() as usize, None);
+            }
+            self.0[cpu as usize] = Some(machine.now_ns());
+        }
+        keeps_ns == 0
+    }
 }
 
 impl Others {
     pub(super) fn new(tasks: usize, domains: u32) -> Self {
         let entity = Entity { vtime: 0, turn_ns: 0, burst_ns: SLICE_NS, ran_ns: 0, weight: crate::Nice::WEIGHT_0 };
         let queues = vec![Heap::default(); domains as usize];
-        Self { entities: vec![entity; tasks], queues, vtime: 0, looks: 0, displaced_ns: Vec::new() }
+        Self { entities: vec![entity; tasks], queues, vtime: 0, looks: 0 }
     }
 
     fn of(&mut self, task: TaskId) -> &mut Entity {
@@ -154,36 +190,28 @@ impl Others {
         self.queues[domain as usize].peek().is_some_and(|(first, _)| self.deadline(task) < first)
     }
 
-    /// Whether one that wakes up takes the CPU from `running`, taken to be in this lane. Unlike in the scheduler, one that is refused ends no turn early.
-    pub(super) fn displaces(
-        &mut self,
-        machine: &Machine,
-        wakee: TaskId,
-        waker: Waker,
-        cpu: CpuId,
-        running: TaskId,
-    ) -> bool {
+    /// One that wakes up, and one that runs on a CPU.
+    pub(super) fn rivals(&self, machine: &Machine, wakee: TaskId, cpu: CpuId, running: TaskId) -> Rivals {
         let [wakee_vtime, running_vtime] = [wakee, running].map(|task| self.entities[task as usize].vtime);
         let unseen_ns = machine.unseen_ns(cpu);
         let more = progress_charge(unseen_ns, machine.task(running).nice.weight());
-        let displaced_ns = self.displaced_ns.get(cpu as usize).copied().flatten();
-        let since_ns = displaced_ns.map_or(u64::MAX, |at_ns| machine.now_ns() - at_ns);
-        let keeps_ns = progress_keeps_ns(
+        Rivals {
             wakee_vtime,
-            self.deadline(wakee),
-            running_vtime + more,
-            self.deadline(running) + more,
-            self.entities[running as usize].ran_ns + unseen_ns,
-            since_ns,
-            waker == Waker::Timer,
-        );
-        if keeps_ns == 0 {
-            if self.displaced_ns.len() <= cpu as usize {
-                self.displaced_ns.resize(machine.nr_cpus() as usize, None);
-            }
-            self.displaced_ns[cpu as usize] = Some(machine.now_ns());
+            wakee_deadline: self.deadline(wakee),
+            running_vtime: running_vtime + more,
+            running_deadline: self.deadline(running) + more,
+            ran_ns: self.ran_ns(running) + unseen_ns,
         }
-        keeps_ns == 0
+    }
+
+    /// What a task is likely to want at its next wake-up.
+    pub(super) fn burst_ns(&self, task: TaskId) -> u64 {
+        self.entities[task as usize].burst_ns
+    }
+
+    /// What a task ran since it was picked, as of its last charge.
+    pub(super) fn ran_ns(&self, task: TaskId) -> u64 {
+        self.entities[task as usize].ran_ns
     }
 
     pub(super) fn len(&self, domain: u32) -> usize {

@@ -2,7 +2,7 @@
 
 use super::{
     Scheduler, Why,
-    others::{Others, SLICE_NS},
+    others::{Displaced, Others, SLICE_NS},
 };
 use crate::{CpuId, Machine, TaskId, heap::Positions};
 
@@ -10,6 +10,7 @@ use crate::{CpuId, Machine, TaskId, heap::Positions};
 #[derive(Debug)]
 pub struct Steady {
     others: Others,
+    displaced: Displaced,
     at: Positions,
 }
 
@@ -17,7 +18,7 @@ impl Steady {
     /// For so many tasks.
     #[must_use]
     pub fn new(tasks: usize) -> Self {
-        Self { others: Others::new(tasks, 1), at: Positions::new(tasks) }
+        Self { others: Others::new(tasks, 1), displaced: Displaced::default(), at: Positions::new(tasks) }
     }
 }
 
@@ -37,7 +38,8 @@ impl Scheduler for Steady {
         machine.idle_cpu(task).or_else(|| {
             let cpu = machine.task(task).cpu;
             let running = machine.running(cpu)?;
-            self.others.displaces(machine, task, waker?, cpu, running).then_some(cpu)
+            let rivals = self.others.rivals(machine, task, cpu, running);
+            self.displaced.takes(machine, waker?, cpu, &rivals).then_some(cpu)
         })
     }
 

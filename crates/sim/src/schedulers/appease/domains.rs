@@ -2,9 +2,8 @@
 //! tasks to another, and when it takes some, is computed by `bpf/policy/placement.h`.
 
 use appease_policy::{
-    PARTY_SCALE_1, PLACEMENT_DOMAIN_LOOKS, PLACEMENT_MOVE_NS, POLICY_WEIGHT_DEFAULT, party_charge, party_scale,
-    placement_excess, placement_is_due, placement_least_clock, placement_leaves, placement_near, placement_room,
-    placement_turn,
+    PLACEMENT_DOMAIN_LOOKS, PLACEMENT_MOVE_NS, placement_excess, placement_is_due, placement_least_clock,
+    placement_leaves, placement_near, placement_room, placement_turn,
 };
 
 use crate::{CpuId, Topology};
@@ -33,10 +32,6 @@ pub(super) struct Domains {
     domains: Vec<Domain>,
     /// The domain in which a party had least at the last look.
     hindmost: u32,
-    /// The one party that there is here, of the root's own tasks or of those of one cgroup.
-    vtime: u64,
-    scale: u64,
-    is_cgroup: bool,
 }
 
 impl Domains {
@@ -47,11 +42,7 @@ impl Domains {
             Domain { nr_cpus, plain, next_look: 0, clock: 0, gives: 0, gives_to: 0, moves_ns: 0 }
         };
         let domains = (0..topology.number().next_power_of_two()).map(domain).collect();
-        Self { topology, domains, hindmost: 0, vtime: 0, scale: u64::from(PARTY_SCALE_1), is_cgroup: false }
-    }
-
-    pub(super) fn put_in_cgroup(&mut self) {
-        self.is_cgroup = true;
+        Self { topology, domains, hindmost: 0 }
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -163,20 +154,19 @@ impl Domains {
         Some(PLACEMENT_MOVE_NS.into())
     }
 
-    /// A task of the other lane ran on a CPU.
-    pub(super) fn charge(&mut self, cpu: CpuId, ran_ns: u64) {
-        let domain = self.of(cpu);
-        let clock = &mut self.domains[domain as usize].clock;
-        *clock = self.vtime.max(*clock);
-        self.vtime += party_charge(ran_ns, self.scale);
+    /// Where the clock of a domain stands.
+    pub(super) fn clock(&self, domain: u32) -> u64 {
+        self.domains[domain as usize].clock
     }
 
-    /// Ten times a second: so many tasks want the CPU, and in these domains some wait.
-    pub(super) fn compare_clocks(&mut self, wanting: u32, waiting_in: &[u32]) {
-        if !self.is_cgroup {
-            let (weight, root_weight) = (POLICY_WEIGHT_DEFAULT, POLICY_WEIGHT_DEFAULT.saturating_mul(wanting.max(1)));
-            self.scale = party_scale(u64::from(PARTY_SCALE_1), weight.into(), root_weight);
-        }
+    /// A party at a virtual time is chosen in a domain, or none waits beside it.
+    pub(super) fn advance(&mut self, domain: u32, vtime: u64) {
+        let clock = &mut self.domains[domain as usize].clock;
+        *clock = vtime.max(*clock);
+    }
+
+    /// Ten times a second: in these domains some wait.
+    pub(super) fn compare_clocks(&mut self, waiting_in: &[u32]) {
         let foremost = self.domains.iter().map(|domain| domain.clock).max().unwrap_or(0);
         let least = placement_least_clock(foremost, self.number());
         for domain in &mut self.domains {
@@ -255,10 +245,8 @@ mod tests {
     #[test]
     fn the_party_is_due_where_it_had_less() {
         let mut domains = domains(2, 2);
-        for _ in 0..30 {
-            domains.charge(1, 1_000_000);
-        }
-        domains.compare_clocks(1, &[1, 1]);
+        domains.advance(1, 30_000_000);
+        domains.compare_clocks(&[1, 1]);
         assert_eq!((domains.due_from(1), domains.due_from(0)), (Some(0), None));
         domains.none_is_due(1);
         assert_eq!(domains.due_from(1), None);

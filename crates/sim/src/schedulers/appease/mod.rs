@@ -6,6 +6,7 @@
 //! - `process`: whom a process serves, the turns that it is lent, and who pays for its turns,
 //! - `fair`: the attended lane's queues,
 //! - `super::others`: the other lane's queues,
+//! - `parties`: the root and cgroups, which share the other lane,
 //! - `domains`: which CPUs share a cache, and so queues, and when one takes another one's work,
 //! - `near`: caches, cores and speeds: which CPU a task wakes up on, and when one of another domain comes for it,
 //! - here: the lanes, and who is next.
@@ -19,10 +20,11 @@
 mod domains;
 mod fair;
 mod near;
+mod parties;
 mod process;
 mod requests;
 
-use std::{cell::Cell, collections::VecDeque};
+use std::{cell::Cell, collections::VecDeque, ops::Range};
 
 use appease_policy::{
     PLACEMENT_CPU_LOOKS, PROGRESS_PIECE_NS, progress_had, progress_next_share, progress_overdue_fits,
@@ -32,14 +34,11 @@ use appease_policy::{
 use self::{
     domains::Domains,
     fair::{FAIR_QUEUES, Fair, queue_of},
+    parties::{Parties, PartyId},
     process::{Attention, LOAN_NS, Process},
     requests::Requests,
 };
-use super::{
-    Call, Scheduler, Waker, Why,
-    locks::Locks,
-    others::{Others, SLICE_NS},
-};
+use super::{Call, Scheduler, Waker, Why, locks::Locks, others::SLICE_NS};
 use crate::{CpuId, MS, Machine, Message, SECOND, TaskId, Topology, VisitId, heap::Positions};
 
 // Settings of the programs, which stand beside their maps and not in the headers.
@@ -132,7 +131,7 @@ pub struct Appease {
     cpus: Vec<Cpu>,
     domains: Domains,
     fair: Fair,
-    others: Others,
+    parties: Parties,
     /// By domain: who was put into the other lane's queue and when, ns, the earliest first. Some are there no more.
     queued: Vec<VecDeque<(u64, TaskId)>>,
     /// By domain.
@@ -165,7 +164,7 @@ impl Appease {
             cpus: vec![Cpu::default(); cpus as usize],
             domains,
             fair: Fair::new(cpus, number),
-            others: Others::new(tasks, number),
+            parties: Parties::new(tasks, number),
             queued: vec![VecDeque::new(); number as usize],
             overdue: vec![VecDeque::new(); number as usize],
             calls: Vec::new(),
@@ -179,7 +178,14 @@ impl Appease {
     /// With all tasks in one cgroup of weight 100.
     #[must_use]
     pub fn in_cgroup(mut self) -> Self {
-        self.domains.put_in_cgroup();
+        self.parties.put_in_cgroup();
+        self
+    }
+
+    /// With these tasks in a cgroup of their own, of that `cpu.weight`. They never sleep.
+    #[must_use]
+    pub fn with_cgroup(mut self, tasks: Range<TaskId>, cpu_weight: u32) -> Self {
+        self.parties.add_cgroup(tasks, cpu_weight);
         self
     }
 
@@ -311,12 +317,13 @@ impl Appease {
         process.queued_ns = machine.now_ns();
         process.queued_in = domain as u16;
         process.slice_ns = SLICE_NS;
-        self.others.arrives(domain, task, waker.is_some());
+        self.parties.others_of(task).arrives(domain, task, waker.is_some());
         if let Some(cpu) = idle {
             self.cpus[cpu as usize].given = Some(task);
             return idle;
         }
-        self.others.push(&mut self.at, domain, task);
+        let clock = self.domains.clock(domain);
+        self.parties.push(&mut self.at, domain, clock, task, waker.is_some(), machine.now_ns());
         self.queued[domain as usize].push_back((machine.now_ns(), task));
         self.locks.insert(lock(domain, OF_OTHERS));
         let displaced = waker.and_then(|waker| self.displaces_other(machine, task, waker));
@@ -333,7 +340,7 @@ impl Appease {
         let is_kept = machine.is_deciding(cpu)
             || self.cpus[cpu as usize].local.is_some()
             || self.judge(running, machine.now_ns()).attended;
-        (!is_kept && self.others.displaces(machine, task, waker, cpu, running)).then_some(cpu)
+        (!is_kept && self.parties.displaces(machine, task, waker, cpu, running)).then_some(cpu)
     }
 
     /// Queues a task where it belongs now; a new one wakes up, too. The CPU that is to run it at once, if any.
@@ -356,7 +363,7 @@ impl Appease {
             // Or it had its turn since, and may wait again, here or elsewhere.
             let waits = process.queued_ns == queued_ns && u32::from(process.queued_in) == domain;
             if waits && process.lane == Lane::Other && self.at.holds(task) {
-                self.others.remove(&mut self.at, domain, task);
+                self.parties.others_of(task).remove(&mut self.at, domain, task);
                 self.overdue[domain as usize].push_back(task);
                 found += 1;
             }
@@ -369,17 +376,33 @@ impl Appease {
         Some(task)
     }
 
+    /// Takes a task of the party that goes next in a domain.
     fn take_party(&mut self, domain: u32) -> Option<TaskId> {
-        let task = self.others.pop(&mut self.at, domain)?;
+        let party = self.next_party(domain)?;
+        self.take_of(domain, party)
+    }
+
+    /// The party that goes next in a domain: its clock follows.
+    fn next_party(&mut self, domain: u32) -> Option<PartyId> {
+        let party = self.parties.first_in(domain)?;
+        if !self.parties.is_only_root(domain) {
+            self.domains.advance(domain, self.parties.vtime(party));
+        }
+        Some(party)
+    }
+
+    fn take_of(&mut self, domain: u32, party: PartyId) -> Option<TaskId> {
+        let task = self.parties.pop(&mut self.at, domain, party)?;
         self.locks.remove(lock(domain, OF_OTHERS));
         Some(task)
     }
 
-    /// One of another domain that is due before the task with which this one would go on.
+    /// One of another domain that is due before the task of its party with which this one would go on.
     fn take_lagging(&mut self, domain: u32, task: Option<TaskId>) -> Option<TaskId> {
-        let there = self.others.lagging(domain, task?)?;
+        let task = task?;
+        let there = self.parties.others_of(task).lagging(domain, task)?;
         self.locks.note_elsewhere(1);
-        self.take_party(there)
+        self.take_of(there, self.parties.of(task))
     }
 
     fn take_attended(&mut self, domain: u32) -> Option<TaskId> {
@@ -411,8 +434,9 @@ impl Appease {
                 None => self.domains.none_is_due(domain),
             }
         }
-        let first = self.others.first(domain);
-        let task = self.take_lagging(domain, first).or_else(|| self.take_party(domain));
+        let party = self.next_party(domain);
+        let first = party.and_then(|party| self.parties.first(domain, party));
+        let task = self.take_lagging(domain, first).or_else(|| self.take_of(domain, party?));
         if task.is_some() || runs_other || self.domains.number() == 1 {
             task
         } else {
@@ -423,7 +447,8 @@ impl Appease {
     /// One of another domain, the nearest first: one that has waited there for long enough, or one that is overdue.
     fn take_other_elsewhere(&mut self, machine: &Machine, here: u32) -> Option<TaskId> {
         for (looks, there) in (1..).zip(self.domains.others(here)) {
-            let waits = self.others.first(there).is_some_and(|first| self.may_move(first, machine.now_ns()));
+            let first = self.parties.first_in(there).and_then(|party| self.parties.first(there, party));
+            let waits = first.is_some_and(|first| self.may_move(first, machine.now_ns()));
             let task = if waits { self.take_party(there) } else { None };
             if task.is_some() {
                 self.call_next(machine, here);
@@ -440,7 +465,7 @@ impl Appease {
 
     /// Whether the other lane wants something of a domain.
     fn has_work(&self, domain: u32, runs_other: bool) -> bool {
-        runs_other || self.others.len(domain) > 0 || !self.overdue[domain as usize].is_empty()
+        runs_other || self.parties.len(domain) > 0 || !self.overdue[domain as usize].is_empty()
     }
 
     fn turn_epoch(&mut self, cpu: CpuId, domain: u32, runs_other: bool, now_ns: u64) {
@@ -480,7 +505,7 @@ impl Appease {
         self.turn_epoch(cpu, domain, runs_other, now_ns);
         let first = self.fair.first(domain);
         if let Some(task) = given {
-            self.others.comes_to(domain, task);
+            self.parties.others_of(task).comes_to(domain, task);
             return given;
         }
         if first.is_some() || standing.attended {
@@ -506,8 +531,8 @@ impl Appease {
         if let Some(task) = self.take_lagging(domain, prev.filter(|_| runs_other)) {
             return Some(task);
         }
-        let is_first = prev.is_some_and(|task| self.others.is_first(domain, task));
-        if is_first && runs_other && machine.nr_cpus() == 1 && self.overdue[domain as usize].is_empty() {
+        let is_first = prev.is_some_and(|task| self.parties.is_first(domain, task));
+        if is_first && runs_other && self.overdue[domain as usize].is_empty() {
             return prev;
         }
         let other = self.take_other(machine, domain, runs_other);
@@ -517,7 +542,7 @@ impl Appease {
 
 impl Scheduler for Appease {
     fn add(&mut self, _machine: &Machine, task: TaskId) {
-        self.others.add(task);
+        self.parties.add(task);
     }
 
     fn enqueue(&mut self, machine: &Machine, task: TaskId, why: Why) -> Option<CpuId> {
@@ -527,7 +552,7 @@ impl Scheduler for Appease {
                 return None;
             }
             Why::Woken(waker) => {
-                self.others.wakes(task);
+                self.parties.others_of(task).wakes(task);
                 self.end_answered(task, machine.now_ns());
                 self.consider_loan(machine, task, waker, machine.now_ns());
                 Some(waker)
@@ -562,7 +587,7 @@ impl Scheduler for Appease {
         }
         let mut is_plain = false;
         if let Some(next) = next {
-            self.others.begins(next);
+            self.parties.others_of(next).begins(next);
             is_plain = self.processes[next as usize].lane == Lane::Other;
         } else if !was_idle && self.domains.number() > 1 {
             self.goes_idle(machine, cpu);
@@ -591,9 +616,11 @@ impl Scheduler for Appease {
         let process = &mut self.processes[task as usize];
         process.lane = if attended { Lane::Attended } else { Lane::Other };
         process.queued_ns = 0;
-        self.others.charge(task, ran_ns, machine.task(task).nice.weight(), attended);
-        if !attended && self.domains.number() > 1 {
-            self.domains.charge(cpu, ran_ns);
+        let weight = machine.task(task).nice.weight();
+        self.parties.others_of(task).charge(task, ran_ns, weight, attended);
+        let domain = self.domains.of(cpu);
+        if !attended && let Some(vtime) = self.parties.charge(domain, task, ran_ns) {
+            self.domains.advance(domain, vtime);
         }
         // A turn of the other lane is one also if somebody is attended by its end.
         let cpu = &mut self.cpus[cpu as usize];
@@ -632,10 +659,11 @@ impl Scheduler for Appease {
         for domain in 0..self.domains.number() {
             self.find_overdue(domain, now_ns);
         }
+        self.parties.weigh_root(machine.active());
         if self.domains.number() > 1 {
             let mut waiting: Vec<u32> =
-                (0..self.domains.number()).map(|domain| self.others.len(domain) as u32).collect();
-            self.domains.compare_clocks(machine.active(), &waiting);
+                (0..self.domains.number()).map(|domain| self.parties.len(domain) as u32).collect();
+            self.domains.compare_clocks(&waiting);
             self.domains.share_out(&mut waiting);
         }
         self.fair.forget();

@@ -93,7 +93,7 @@ impl Appease {
     pub(super) fn goes_idle(&mut self, machine: &Machine, cpu: CpuId) {
         let here = self.domains.of(cpu);
         for there in self.domains.others(here) {
-            if self.others.first(there).is_some() {
+            if self.parties.first_in(there).is_some() {
                 self.call_later(there, cpu, machine.now_ns());
             }
         }
