@@ -10,7 +10,7 @@
  *
  *	attended work waits there, and here is none;
  *	here is nothing to do;
- *	a party has had so much less there that it is due here (take_hindmost());
+ *	a party has had so much less there that it is due here (take_behind());
  *	a task has, of the party that is next here (take_lagging());
  *	more tasks wait for a CPU there than here (share_out() in scans.bpf.h), ten times a second.
  *
@@ -63,11 +63,13 @@ struct domain {
 	u64 clock;		/* smallest virtual time of a party that waited when one was last chosen */
 	/* Its CPUs that run what nobody waits for. Attended tasks that wake up look here. */
 	u64 plain_cpus;
+	u64 vain;		/* domains where a CPU of this one found nothing that is due here, since the last look */
 	u64 packed_ns;		/* to save power: since when plain tasks have waited without a pause */
 	u32 nr_cpus;		/* in cpus: those that are on, or were */
 	u32 nr_online;		/* of them, now */
 	u32 next_look;		/* where the next search for a CPU begins */
 	u32 nr_waiting;		/* tasks in the queues of parties, at the last look */
+	u32 most_waiting;	/* of one party, less those that went since */
 	u32 gives;		/* so many of them are to go ... */
 	u32 gives_to;		/* ... to that domain */
 	u32 is_moving;		/* an idle CPU of another domain will be called for what waits (near.bpf.h) ... */

@@ -130,19 +130,21 @@ static __always_inline void enqueue_in_party(struct task_struct *p, struct task_
  * The domain in which @p waits: that of its CPU. At the end of a turn, another one that has less to do
  * (share_out() in scans.bpf.h).
  */
-static __always_inline u32 domain_for(struct task_struct *p, u64 enq_flags)
+static __always_inline u32 domain_for(struct task_struct *p, const struct task_ctx *tctx, u64 enq_flags)
 {
 	u32 home = domain_of(scx_bpf_task_cpu(p));
 	struct domain *domain = domain_at(home), *other;
-	u32 gives = domain->gives;
+	u32 gives = domain->gives, most = domain->most_waiting;
 
-	if (nr_domains == 1 || !placement_leaves(enq_flags & SCX_ENQ_WAKEUP, gives))
+	if (nr_domains == 1 || !placement_leaves(enq_flags & SCX_ENQ_WAKEUP, gives) || tctx->party >= PARTIES ||
+	    !placement_spares(scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, home, tctx->party)), most))
 		return home;
 	other = domain_at(domain->gives_to);
 	if (!other->nr_cpus || !bpf_cpumask_test_cpu(other->cpus[bpf_get_prandom_u32() % other->nr_cpus % DOMAIN_CPUS], p->cpus_ptr))
 		return home;
-	/* Two CPUs at once may give one too many; counted down in place, it would pass zero. */
+	/* Two CPUs at once may give one too many; counted down in place, they would pass zero. */
 	domain->gives = gives - 1;
+	domain->most_waiting = most ? most - 1 : 0;
 	return domain->gives_to;
 }
 
@@ -184,7 +186,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		scx_bpf_dsq_insert(p, SCX_DSQ_LOCAL, left, enq_flags);
 		return 0;
 	}
-	domain = domain_for(p, enq_flags);
+	domain = domain_for(p, tctx, enq_flags);
 	if (packs)
 		stays = wakes_up ? tctx->packed : stays_packed(p, domain, now, enq_flags);
 	index = lane == APPEASE_LANE_IDLE ? PARTY_IDLE : tctx->spent_for ? spender_of(tctx->spent_for, tctx->group) : tctx->group;
@@ -231,11 +233,11 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		}
 	}
 	/*
-	 * At the end of a turn it has wanted the CPU all the time, and what it lacks is its own, as far as domains forgive. Not if none of its tasks
+	 * At the end of a turn it has wanted the CPU all the time, and what it lacks is its own, as far as parties keep it. Not if none of its tasks
 	 * queued up for as long: then it slept, and came to this turn past the queues.
 	 */
 	if (!wakes_up && policy_before(now, party->used_ns + PLACEMENT_LAG_NS))
-		credit = PLACEMENT_LAG_NS;
+		credit = placement_party_lag(slice_ns, nr_cpus);
 	deadline = deadline_of(tctx);
 	if (wakes_up && !is_called && comes_to_crowd(p, party, index, domain, vtime)) {
 		deadline = vtime + slice_ns;
@@ -376,20 +378,29 @@ __noinline bool take_party(u32 domain, u64 moves_at)
 	return false;
 }
 
-/* The domain whose parties had least at the last look, of those where some wait. Its own: none is behind. */
-static u32 hindmost;
-
-/* Takes a task from there, if it is due here. */
-__noinline bool take_hindmost(u32 here)
+/*
+ * Takes a task of the party that goes next in one other domain, if it is due here. The clock there stands where a party was last
+ * chosen, and those that wait may be farther.
+ */
+__noinline bool take_behind(u32 here)
 {
-	u32 there = hindmost;
+	u32 there = other_domain(here), index;
+	struct domain *own = domain_at(here), *other = domain_at(there);
+	struct party *party;
 
-	if (there == here || !placement_is_due(domain_at(there)->clock, domain_at(here)->clock, nr_domains))
+	if (own->vain & bit_of(there) || !placement_is_due(other->clock, own->clock, nr_domains))
 		return false;
-	if (take_party(there, 0))
-		return true;
-	/* None may run here. Until the next look nobody tries again. */
-	hindmost = here;
+	index = first_party(there);
+	party = index < PARTIES ? try_party(index) : NULL;
+	if (party) {
+		advance_clock(other, party->vtime);
+		if (!placement_is_due(party->vtime, own->clock, nr_domains))
+			return false;
+		if (take_of(there, index, 0))
+			return true;
+	}
+	/* None waits, or none may run here. Until the next look no CPU of this domain tries again. */
+	__sync_fetch_and_or(&own->vain, bit_of(there));
 	return false;
 }
 
@@ -491,7 +502,7 @@ __noinline bool take_other(s32 cpu, u64 now, bool runs_other)
 		return false;
 	if (take_overdue(cpu, cctx, now))
 		return true;
-	if (nr_domains > 1 && take_hindmost(domain))
+	if (nr_domains > 1 && take_behind(domain))
 		return true;
 	if (take_party(domain, 0) || (may_hold_pinned(cctx) && take_pinned(PARTIES)) || take_any_overdue(cpu, cctx))
 		return true;

@@ -76,14 +76,18 @@ static __noinline int scan_attended(u32 domain, u64 now)
 	return 0;
 }
 
-/* Counts the party at @index with the tasks of its that wait in a queue in @domain. How long they may. */
-static __always_inline u64 count_waiting(u32 domain, u32 index, s32 waiting, u64 now)
+/* Counts the party at @index with the tasks of its that wait in a queue in @domain, which they @may_leave. How long they may wait. */
+static __always_inline u64 count_waiting(u32 index_of, u32 index, s32 waiting, bool may_leave, u64 now)
 {
+	struct domain *domain = domain_at(index_of);
 	struct party *party = try_party(index);
 	bool is_kept = party && nr_limits && limits_keep(group_behind(index, party), now);
 
-	if (!is_kept)
-		domain_at(domain)->nr_waiting += waiting;
+	if (!is_kept) {
+		domain->nr_waiting += waiting;
+		if (may_leave && waiting > (s32)domain->most_waiting)
+			domain->most_waiting = waiting;
+	}
 	count_party(index);
 	return is_kept ? LIMITED_WAIT_NS : longest_wait_ns;
 }
@@ -95,7 +99,7 @@ static __noinline void scan_party(u32 domain, u32 index, u64 now)
 	s32 waiting = scx_bpf_dsq_nr_queued(queue);
 
 	if (waiting > 0)
-		scan(queue, domain, now - count_waiting(domain, index, waiting, now));
+		scan(queue, domain, now - count_waiting(domain, index, waiting, true, now));
 }
 
 /* Looks through the queues of @cpu alone. One that was empty at two looks in a row is nobody's. */
@@ -116,7 +120,7 @@ static __noinline int scan_pinned(u32 cpu, u64 now)
 		waiting = scx_bpf_dsq_nr_queued(pinned_queue(cpu, i));
 		if (waiting > 0) {
 			scan_to(pinned_queue(cpu, i), pinned_queue(cpu, 0),
-				now - count_waiting(domain_of(cpu), index, waiting, now));
+				now - count_waiting(domain_of(cpu), index, waiting, false, now));
 		} else if (cctx->pinned & bit & ~used) {
 			__sync_fetch_and_and(&cctx->pinned, ~bit);
 			__sync_val_compare_and_swap(pinned_party(cctx, i), index + 1, 0);
@@ -137,7 +141,8 @@ static __noinline int scan_parties(u32 index, u64 now)
 	struct domain *domain = domain_at(index);
 	u32 word, i;
 
-	domain->nr_waiting = 0;
+	domain->nr_waiting = domain->most_waiting = 0;
+	domain->vain = 0;
 	bpf_for(word, 0, PARTY_WORDS) {
 		u64 left;
 
@@ -225,30 +230,19 @@ static __noinline void forget_spenders(u64 now)
 	spends = found;
 }
 
-/* Finds the domain whose parties had least, and forgives. */
+/* Moves clocks up that lag too far behind the foremost. */
 static __noinline int compare_clocks(void)
 {
-	u64 foremost = domain_at(0)->clock, least = 0, least_clock;
-	bool found = false;
-	u32 i, which = 0;
+	u64 foremost = domain_at(0)->clock, least_clock;
+	u32 i;
 
 	bpf_for(i, 1, nr_domains) {
 		if (policy_before(foremost, domain_at(i)->clock))
 			foremost = domain_at(i)->clock;
 	}
 	least_clock = placement_least_clock(foremost, nr_domains);
-	bpf_for(i, 0, nr_domains) {
-		struct domain *domain = domain_at(i);
-
-		if (policy_before(domain->clock, least_clock))
-			domain->clock = least_clock;
-		if (!domain->nr_waiting || (found && !policy_before(domain->clock, least)))
-			continue;
-		found = true;
-		which = i;
-		least = domain->clock;
-	}
-	hindmost = which;
+	bpf_for(i, 0, nr_domains)
+		advance_clock(domain_at(i), least_clock);
 	return 0;
 }
 

@@ -24,7 +24,11 @@
  *			waiting here: 6		gives 2
  *			waiting here: 1		lacks 2
  *
- * A party is due in another domain when that one's clock is PLACEMENT_DUE_NS behind. A clock that lags behind the foremost
+ * It gives tasks of the party of which most wait there. Else a heavy party's task would leave because a light one's wait. The heavy
+ * party would have its tasks in one domain and the light one the other, and they would swing to and fro.
+ *
+ * A party is due in another domain when it has PLACEMENT_DUE_NS less than that one's clock. A CPU looks at the clock of one other
+ * domain, by chance, and at the party that goes next there if the clock is so far behind. A clock that lags behind the foremost
  * by more than PLACEMENT_LAG_NS is moved up. Both hold for up to PLACEMENT_FEW domains, and for more in proportion: clocks
  * are in virtual time, which all CPUs that run a party carry on. One party of scale s (policy/party.h) on all CPUs of k
  * domains, with turns of 3 ms, moves the clock of each by steps of 3 ms s k, and of a cgroup of weight 100, s is 1. A step
@@ -34,7 +38,8 @@
  * times part. So a CPU that is to go on with a task of a party looks at the party's first one in one other domain, by chance:
  * what had PLACEMENT_DUE_NS less, in CPU time of the lighter of both, goes before. And a task that is queued at the end of a
  * turn keeps what it lacks, up to PLACEMENT_LAG_NS, where on one domain a slice is enough; a party keeps it on any number. What it
- * is ahead is held against it as far.
+ * is ahead is held against it as far. A party keeps what all CPUs run in PLACEMENT_PARTY_TURNS, if that is more: each turn is charged
+ * when it is over, so all CPUs may run one party meanwhile, and the other one is as far behind.
  *
  * Limits: with many domains, the one that is behind is found by one look of as many. Beyond PLACEMENT_FEW domains shares between
  * cgroups are even later. A first task that may not run here hides those behind it.
@@ -61,6 +66,9 @@
 
 /* A domain's clock lags behind the foremost by no more, ns: what a party was kept from for so long is forgiven. */
 #define PLACEMENT_LAG_NS 100000000ULL
+
+/* Turns of all CPUs that a party is behind at most and keeps: one that is over, and one that was begun before it was charged. */
+#define PLACEMENT_PARTY_TURNS 2
 
 /*
  * What nobody waits for has waited so long before an idle CPU of another domain takes it, ns: the kernel's own estimate of what a
@@ -96,6 +104,12 @@ static inline u32 placement_turn(u32 first, u32 nth, u32 cpus)
 static inline bool placement_leaves(bool wakes_up, u32 gives)
 {
 	return !wakes_up && gives;
+}
+
+/* Whether one of a party of which @waiting wait there goes, where @most of one party do. It does not wait itself yet. */
+static inline bool placement_spares(u32 waiting, u32 most)
+{
+	return waiting >= most || waiting + 1 == most;
 }
 
 /* Whether a task that has waited since @queued_ns goes to an idle CPU of another domain. */
@@ -156,6 +170,14 @@ static inline u64 placement_ahead(u64 vtime, u64 queue_vtime, u64 most_ns)
 	u64 latest = queue_vtime + most_ns;
 
 	return policy_before(latest, vtime) ? latest : vtime;
+}
+
+/* How far a party is behind and keeps what it lacks, on @cpus with turns of @slice_ns, ns. */
+static inline u64 placement_party_lag(u64 slice_ns, u32 cpus)
+{
+	u64 turns_ns = PLACEMENT_PARTY_TURNS * slice_ns * cpus;
+
+	return turns_ns < PLACEMENT_LAG_NS ? PLACEMENT_LAG_NS : turns_ns;
 }
 
 /* Up to which clock a domain, of so many, is moved that lags behind the @foremost. */

@@ -17,9 +17,9 @@ pub use sys::{
     CLOCK_HIGHEST, CONFIDENCE_ENTRIES, ELEVATION_BEST_NICE, ELEVATION_LOAD_1, ELEVATION_ROWS, FAIRNESS_ACTIVE_NS,
     FAIRNESS_CREDIT_NS, FAIRNESS_DEBT_NS, FAIRNESS_MARGIN_NS, HISTOGRAM_BUCKETS, HISTOGRAM_STEPS, HISTOGRAM_UNIT_SHIFT,
     LOAN_DECAY_PCT, PARTY_SCALE_1, PARTY_SCALE_MAX, PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PLACEMENT_DUE_NS,
-    PLACEMENT_FEW, PLACEMENT_LAG_NS, PLACEMENT_MOVE_NS, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT,
-    PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS,
-    PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    PLACEMENT_FEW, PLACEMENT_LAG_NS, PLACEMENT_MOVE_NS, PLACEMENT_PARTY_TURNS, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS,
+    PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS,
+    PROGRESS_TURN_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -67,6 +67,10 @@ native! {
     placement_turn(first: u32, nth: u32, cpus: u32) -> u32;
     /// Whether a task that is queued goes to a domain that has less to do.
     placement_leaves(wakes_up: bool, gives: u32) -> bool;
+    /// Whether a task leaves of whose party so many wait, where so many of one party do.
+    placement_spares(waiting: u32, most: u32) -> bool;
+    /// How far a party is behind and keeps what it lacks, on so many CPUs.
+    placement_party_lag(slice_ns: u64, cpus: u32) -> u64;
     /// Whether a task that has waited since then goes to an idle CPU of another domain.
     placement_moves(queued_ns: u64, now_ns: u64) -> bool;
     /// Whether a task leaves a core that so many ends of turns in a row found shared.

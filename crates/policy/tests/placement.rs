@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use appease_policy::{
-    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, PLACEMENT_MOVE_NS, placement_ahead, placement_excess,
-    placement_goes_before, placement_is_due, placement_least_clock, placement_leaves, placement_leaves_core,
-    placement_moves, placement_near, placement_other, placement_room, placement_scaled, placement_turn,
+    PLACEMENT_DUE_NS, PLACEMENT_FEW, PLACEMENT_LAG_NS, PLACEMENT_MOVE_NS, PLACEMENT_PARTY_TURNS, placement_ahead,
+    placement_excess, placement_goes_before, placement_is_due, placement_least_clock, placement_leaves,
+    placement_leaves_core, placement_moves, placement_near, placement_other, placement_party_lag, placement_room,
+    placement_scaled, placement_spares, placement_turn,
 };
 use proptest::prelude::*;
 
@@ -136,6 +137,19 @@ proptest! {
     fn who_wakes_up_stays(gives: u32) {
         prop_assert!(!placement_leaves(true, gives));
         prop_assert_eq!(placement_leaves(false, gives), gives > 0);
+    }
+
+    /// Only the party leaves of which most wait, itself counted; of any that wait, one may.
+    #[test]
+    fn the_most_numerous_leave(waiting: u32, most: u32) {
+        prop_assert_eq!(placement_spares(waiting, most), u64::from(waiting) + 1 >= u64::from(most));
+    }
+
+    /// However many CPUs run one party at a time, the others keep what they lack by that.
+    #[test]
+    fn a_turn_of_all_cpus_is_kept(slice in 0..1u64 << 32, cpus in 1..=4096u32) {
+        let lag = placement_party_lag(slice, cpus);
+        prop_assert!(lag >= PLACEMENT_LAG_NS.into() && lag >= u64::from(PLACEMENT_PARTY_TURNS) * slice * u64::from(cpus));
     }
 
     /// What waits is moved once it has waited for long enough, and from then on; also where clocks wrap around.

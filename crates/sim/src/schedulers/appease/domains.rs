@@ -3,7 +3,7 @@
 
 use appease_policy::{
     PLACEMENT_DOMAIN_LOOKS, PLACEMENT_MOVE_NS, placement_excess, placement_is_due, placement_least_clock,
-    placement_leaves, placement_near, placement_room, placement_turn,
+    placement_leaves, placement_near, placement_other, placement_room, placement_spares, placement_turn,
 };
 
 use crate::{CpuId, Topology};
@@ -21,6 +21,10 @@ struct Domain {
     /// So many tasks are to go to another domain.
     gives: u32,
     gives_to: u32,
+    /// So many of one party waited here at the last look, less those that went since.
+    most_waiting: u32,
+    /// By bits: domains where none that is due here was found since then.
+    vain: u64,
     /// By then an idle CPU of another domain is called for what waits here.
     moves_ns: u64,
 }
@@ -30,8 +34,8 @@ struct Domain {
 pub(super) struct Domains {
     topology: Topology,
     domains: Vec<Domain>,
-    /// The domain in which a party had least at the last look.
-    hindmost: u32,
+    /// Which other domain is looked at next: here by turns, and not by chance.
+    looks: u32,
 }
 
 impl Domains {
@@ -39,10 +43,20 @@ impl Domains {
         let domain = |index| {
             let nr_cpus = topology.cpus_of(index).len() as u32;
             let plain = vec![0; nr_cpus.div_ceil(64) as usize];
-            Domain { nr_cpus, plain, next_look: 0, clock: 0, gives: 0, gives_to: 0, moves_ns: 0 }
+            Domain {
+                nr_cpus,
+                plain,
+                next_look: 0,
+                clock: 0,
+                gives: 0,
+                gives_to: 0,
+                most_waiting: 0,
+                vain: 0,
+                moves_ns: 0,
+            }
         };
         let domains = (0..topology.number().next_power_of_two()).map(domain).collect();
-        Self { topology, domains, hindmost: 0 }
+        Self { topology, domains, looks: 0 }
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -109,19 +123,23 @@ impl Domains {
 
     // Where a task waits
 
-    /// The domain in which a task of a CPU waits.
-    pub(super) fn for_task(&mut self, cpu: CpuId, wakes_up: bool) -> u32 {
+    /// The domain in which a task of a CPU waits, of whose party so many wait in its own.
+    pub(super) fn for_task(&mut self, cpu: CpuId, wakes_up: bool, waiting: u32) -> u32 {
         let home = self.of(cpu);
         let domain = &mut self.domains[home as usize];
-        if !placement_leaves(wakes_up, domain.gives) {
+        if !placement_leaves(wakes_up, domain.gives) || !placement_spares(waiting, domain.most_waiting) {
             return home;
         }
         domain.gives -= 1;
+        domain.most_waiting = domain.most_waiting.saturating_sub(1);
         domain.gives_to
     }
 
-    /// Ten times a second: who gives how many tasks to whom, when so many wait in each domain.
-    pub(super) fn share_out(&mut self, waiting_in: &mut [u32]) {
+    /// Ten times a second: who gives how many tasks to whom, when so many wait in each domain, and so many there of one party.
+    pub(super) fn share_out(&mut self, waiting_in: &mut [u32], most_in: &[u32]) {
+        for (domain, &most) in self.domains.iter_mut().zip(most_in) {
+            domain.most_waiting = most;
+        }
         let (waiting, cpus) = (waiting_in.iter().sum(), self.domains.iter().map(|domain| domain.nr_cpus).sum());
         for index in 0..self.domains.len() {
             let domain = &self.domains[index];
@@ -165,31 +183,38 @@ impl Domains {
         *clock = vtime.max(*clock);
     }
 
-    /// Ten times a second: in these domains some wait.
-    pub(super) fn compare_clocks(&mut self, waiting_in: &[u32]) {
+    /// Ten times a second: moves clocks up that lag too far behind the foremost.
+    pub(super) fn compare_clocks(&mut self) {
         let foremost = self.domains.iter().map(|domain| domain.clock).max().unwrap_or(0);
         let least = placement_least_clock(foremost, self.number());
         for domain in &mut self.domains {
+            domain.vain = 0;
             // At the beginning, the least is before the beginning.
             if domain.clock.wrapping_sub(least).cast_signed() < 0 {
                 domain.clock = least;
             }
         }
-        let waits = |&domain: &u32| waiting_in[domain as usize] > 0;
-        let clock = |&domain: &u32| self.domains[domain as usize].clock;
-        self.hindmost = (0..self.number()).filter(waits).min_by_key(clock).unwrap_or(0);
     }
 
-    /// The domain with a party that is due in this one, if any.
-    pub(super) fn due_from(&self, here: u32) -> Option<u32> {
-        let clock = |domain: u32| self.domains[domain as usize].clock;
-        let there = self.hindmost;
-        (there != here && placement_is_due(clock(there), clock(here), self.number())).then_some(there)
+    /// Another domain, whose clock is so far behind that a party may be due here.
+    pub(super) fn behind(&mut self, here: u32) -> Option<u32> {
+        if self.number() == 1 {
+            return None;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let there = placement_other(here, self.looks, self.number());
+        let is_vain = self.domains[here as usize].vain >> there & 1 > 0;
+        (!is_vain && self.is_due(self.clock(there), here)).then_some(there)
     }
 
-    /// None that was due may run here: until the next look nobody tries again.
-    pub(super) fn none_is_due(&mut self, here: u32) {
-        self.hindmost = here;
+    /// Whether a party, or a clock, at a virtual time is due in a domain.
+    pub(super) fn is_due(&self, vtime: u64, here: u32) -> bool {
+        placement_is_due(vtime, self.clock(here), self.number())
+    }
+
+    /// None was found there that is due here: until the next look nobody tries again.
+    pub(super) fn none_is_due(&mut self, here: u32, there: u32) {
+        self.domains[here as usize].vain |= 1 << there;
     }
 }
 
@@ -234,11 +259,12 @@ mod tests {
     #[test]
     fn the_full_give_to_the_empty() {
         let mut domains = domains(4, 4);
-        domains.share_out(&mut [9, 0, 2, 1]);
-        assert_eq!(domains.for_task(0, true), 0);
-        let given: Vec<u32> = (0..5).map(|_| domains.for_task(0, false)).collect();
+        domains.share_out(&mut [9, 0, 2, 1], &[6, 0, 2, 1]);
+        assert_eq!(domains.for_task(0, true, 5), 0);
+        assert_eq!(domains.for_task(0, false, 4), 0, "of another party more wait");
+        let given: Vec<u32> = (0..5).map(|_| domains.for_task(0, false, 5)).collect();
         assert_eq!(given, [1, 1, 1, 0, 0], "three are the part of each, and one gives to one");
-        assert_eq!(domains.for_task(2, false), 2);
+        assert_eq!(domains.for_task(2, false, 5), 2);
     }
 
     /// Where the party had 25 ms less than here it is due here, unless none may run.
@@ -246,9 +272,11 @@ mod tests {
     fn the_party_is_due_where_it_had_less() {
         let mut domains = domains(2, 2);
         domains.advance(1, 30_000_000);
-        domains.compare_clocks(&[1, 1]);
-        assert_eq!((domains.due_from(1), domains.due_from(0)), (Some(0), None));
-        domains.none_is_due(1);
-        assert_eq!(domains.due_from(1), None);
+        assert_eq!((domains.behind(1), domains.behind(0)), (Some(0), None));
+        assert_eq!((domains.is_due(4_000_000, 1), domains.is_due(6_000_000, 1)), (true, false));
+        domains.none_is_due(1, 0);
+        assert_eq!(domains.behind(1), None);
+        domains.compare_clocks();
+        assert_eq!(domains.behind(1), Some(0));
     }
 }

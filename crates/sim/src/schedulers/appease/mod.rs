@@ -164,7 +164,7 @@ impl Appease {
             cpus: vec![Cpu::default(); cpus as usize],
             domains,
             fair: Fair::new(cpus, number),
-            parties: Parties::new(tasks, number),
+            parties: Parties::new(tasks, cpus, number),
             queued: vec![VecDeque::new(); number as usize],
             overdue: vec![VecDeque::new(); number as usize],
             calls: Vec::new(),
@@ -311,7 +311,9 @@ impl Appease {
     /// Queues a task in the other lane, or gives it to an idle CPU. The CPU that is to run it at once, if any.
     fn queue_other(&mut self, machine: &Machine, task: TaskId, waker: Option<Waker>) -> Option<CpuId> {
         let idle = waker.and_then(|waker| self.wakes_on(machine, task, waker, false));
-        let domain = self.domains.for_task(machine.task(task).cpu, waker.is_some());
+        let cpu = machine.task(task).cpu;
+        let waiting = self.parties.waiting(self.domains.of(cpu), self.parties.of(task));
+        let domain = self.domains.for_task(cpu, waker.is_some(), waiting);
         let process = &mut self.processes[task as usize];
         process.lane = Lane::Other;
         process.queued_ns = machine.now_ns();
@@ -397,6 +399,23 @@ impl Appease {
         Some(task)
     }
 
+    /// One of the party that goes next in another domain, if that is due in this one.
+    fn take_behind(&mut self, here: u32) -> Option<TaskId> {
+        let there = self.domains.behind(here)?;
+        self.locks.note_elsewhere(1);
+        let party = self.parties.first_in(there);
+        if let Some(party) = party {
+            let vtime = self.parties.vtime(party);
+            self.domains.advance(there, vtime);
+            if !self.domains.is_due(vtime, here) {
+                return None;
+            }
+        } else {
+            self.domains.none_is_due(here, there);
+        }
+        self.take_of(there, party?)
+    }
+
     /// One of another domain that is due before the task of its party with which this one would go on.
     fn take_lagging(&mut self, domain: u32, task: Option<TaskId>) -> Option<TaskId> {
         let task = task?;
@@ -427,12 +446,8 @@ impl Appease {
         if let Some(task) = self.take_overdue(domain) {
             return Some(task);
         }
-        if let Some(there) = self.domains.due_from(domain) {
-            self.locks.note_elsewhere(1);
-            match self.take_party(there) {
-                Some(task) => return Some(task),
-                None => self.domains.none_is_due(domain),
-            }
+        if let Some(task) = self.take_behind(domain) {
+            return Some(task);
         }
         let party = self.next_party(domain);
         let first = party.and_then(|party| self.parties.first(domain, party));
@@ -663,8 +678,9 @@ impl Scheduler for Appease {
         if self.domains.number() > 1 {
             let mut waiting: Vec<u32> =
                 (0..self.domains.number()).map(|domain| self.parties.len(domain) as u32).collect();
-            self.domains.compare_clocks(&waiting);
-            self.domains.share_out(&mut waiting);
+            let most: Vec<u32> = (0..self.domains.number()).map(|domain| self.parties.most_waiting(domain)).collect();
+            self.domains.compare_clocks();
+            self.domains.share_out(&mut waiting, &most);
         }
         self.fair.forget();
         self.scans += 1;

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use appease_policy::{
-    PARTY_SCALE_1, PLACEMENT_LAG_NS, PROGRESS_WEIGHT_0, party_charge, party_scale, progress_catch_up,
-    progress_deadline, progress_group_weight,
+    PARTY_SCALE_1, PLACEMENT_LAG_NS, PROGRESS_WEIGHT_0, party_charge, party_scale, placement_party_lag,
+    progress_catch_up, progress_deadline, progress_group_weight,
 };
 
 use crate::{
@@ -49,11 +49,12 @@ pub(super) struct Parties {
     /// Tasks of cgroups beside the root that want the CPU.
     in_cgroups: u32,
     tasks: usize,
+    cpus: u32,
     domains: u32,
 }
 
 impl Parties {
-    pub(super) fn new(tasks: usize, domains: u32) -> Self {
+    pub(super) fn new(tasks: usize, cpus: u32, domains: u32) -> Self {
         let parties = vec![Party::new(Others::new(tasks, domains), PARTY_SCALE_1.into())];
         Self {
             parties,
@@ -62,6 +63,7 @@ impl Parties {
             is_cgroup: false,
             in_cgroups: 0,
             tasks,
+            cpus,
             domains,
         }
     }
@@ -119,11 +121,11 @@ impl Parties {
         wakes_up: bool,
         now_ns: u64,
     ) {
-        let party = self.of(task);
+        let (party, lag_ns) = (self.of(task), placement_party_lag(SLICE_NS, self.cpus));
         let party = self.party_mut(party);
         // At the end of a turn it has wanted the CPU all the time, unless none of its party queued up for as long.
-        let lag_ns = u64::from(PLACEMENT_LAG_NS);
-        let was_there = !wakes_up && party.used_ns.is_some_and(|used_ns| now_ns < used_ns + lag_ns);
+        let was_there =
+            !wakes_up && party.used_ns.is_some_and(|used_ns| now_ns < used_ns + u64::from(PLACEMENT_LAG_NS));
         party.vtime = progress_catch_up(party.vtime, clock, if was_there { lag_ns } else { SLICE_NS });
         party.used_ns = Some(now_ns);
         party.others.push(at, domain, task);
@@ -150,6 +152,16 @@ impl Parties {
     /// Tasks that wait in a domain.
     pub(super) fn len(&self, domain: u32) -> usize {
         self.parties.iter().map(|party| party.others.len(domain)).sum()
+    }
+
+    /// Those of one party.
+    pub(super) fn waiting(&self, domain: u32, party: PartyId) -> u32 {
+        self.party(party).others.len(domain) as u32
+    }
+
+    /// Those of the party of which most wait.
+    pub(super) fn most_waiting(&self, domain: u32) -> u32 {
+        self.parties.iter().map(|party| party.others.len(domain) as u32).max().unwrap_or(0)
     }
 
     /// The party that goes next in a domain.
