@@ -67,7 +67,7 @@ native! {
     placement_turn(first: u32, nth: u32, cpus: u32) -> u32;
     /// Whether a task that is queued goes to a domain that has less to do.
     placement_leaves(wakes_up: bool, gives: u32) -> bool;
-    /// Whether a task leaves of whose party so many wait, where so many of one party do.
+    /// Whether a task may leave a domain: so many of its party wait there, and so many of the party of which most do.
     placement_spares(waiting: u32, most: u32) -> bool;
     /// How far a party is behind and keeps what it lacks, on so many CPUs.
     placement_party_lag(slice_ns: u64, cpus: u32) -> u64;
