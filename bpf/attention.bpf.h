@@ -96,6 +96,7 @@ struct armed {
 	u64 nr_active;	/* how many they are */
 	u32 next_latency;
 	u64 inet_stamped_until_ns;	/* no stamp on any connection of TCP says anything from then on */
+	u64 handlers_made;	/* policy rsio: records of handlers made so far, and one */
 };
 
 struct {
@@ -120,7 +121,7 @@ struct {
 } handings SEC(".maps");
 
 /* A section of its own, for the objects share it: a look at it takes two instructions, at an array's entry twelve. */
-struct armed armed SEC(".data.armed") = { .seat_uid = APPEASE_NOBODY };
+struct armed armed SEC(".data.armed") = { .seat_uid = APPEASE_NOBODY, .handlers_made = 1 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

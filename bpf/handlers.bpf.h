@@ -53,6 +53,21 @@ struct {
 	__type(value, struct ends);
 } socket_ends SEC(".maps");
 
+/*
+ * Most messages go to and fro between two processes that have nothing to do with a channel. Of each of these objects: the process that wrote
+ * there and the one that read when neither had a record, so there is nothing to note and nothing to look up. Another object may have
+ * the same place. What is torn by two CPUs ends when somebody else reads or writes.
+ */
+struct strangers {
+	u64 object;
+	u64 handlers_made;	/* armed.handlers_made, then */
+	u32 reader;
+	u32 writer;
+};
+
+#define STRANGERS_LOG2 12
+static struct strangers strangers[1 << STRANGERS_LOG2];
+
 /* Handlers of each channel, by the object in struct source. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -137,6 +152,7 @@ static __always_inline struct appease_handler *make_handler(u32 tgid)
 	if (!scratch)
 		return NULL;
 	bpf_map_update_elem(&handlers, &tgid, &scratch->handler, BPF_NOEXIST);
+	__sync_fetch_and_add(&armed.handlers_made, 1);
 	handler = try_handler(tgid);
 	if (!handler)
 		count(APPEASE_CNT_STORAGE_FAILED);
@@ -397,19 +413,6 @@ static int judge_activations(void *map, int *key, struct judge_timer *timer)
 	return 0;
 }
 
-/* The current process communicated with @other, which @access to its channels makes a handler. */
-static __always_inline void communicate(u32 other, u32 access, u64 now)
-{
-	u32 tgid = current_tgid();
-	struct appease_handler *handler;
-
-	if (!other || other == tgid)
-		return;
-	handler = try_handler(other);
-	if (handler && handler->access & access)
-		note_communication(handler, tgid, now);
-}
-
 /* The two ends of the object @key, of which one may be new. */
 static __always_inline struct ends *ends_of(const struct stamp_key *key)
 {
@@ -421,22 +424,110 @@ static __always_inline struct ends *ends_of(const struct stamp_key *key)
 	return bpf_map_lookup_elem(&ends_map, key);
 }
 
-__noinline int handler_wrote(struct ends *ends)
+/* The two ends of @sk, or, if that is NULL, of the object of @key. */
+static __always_inline struct ends *ends_at(const struct stamp_key *key, struct sock *sk)
 {
+	struct ends *ends;
+
+	ends = sk ? bpf_sk_storage_get(&socket_ends, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE) : ends_of(key);
 	if (!ends)
-		return 0;
-	ends->writer = current_tgid();
-	communicate(ends->reader, APPEASE_WRITE, bpf_ktime_get_ns());
+		count(APPEASE_CNT_STORAGE_FAILED);
+	return ends;
+}
+
+static __always_inline struct strangers *strangers_at(u64 object)
+{
+	/* By the golden ratio, whose multiples lie evenly. */
+	return &strangers[object * 0x9e3779b97f4a7c15ULL >> (64 - STRANGERS_LOG2)];
+}
+
+/*
+ * Whether the current process, which does @access to the object of @key, and who is at the other end are strangers. In a function of its own: where a
+ * hook has the object, the verifier holds its address for a pointer, which is no number.
+ */
+__noinline int are_strangers(const struct stamp_key *key __arg_nonnull, u32 access)
+{
+	const struct strangers *both = strangers_at(key->a);
+
+	return both->object == key->a && (access == APPEASE_WRITE ? both->writer : both->reader) == current_tgid() &&
+	       both->handlers_made == armed.handlers_made;
+}
+
+/* Nothing is known of who is at the object of @key. */
+__noinline int forget_strangers(const struct stamp_key *key __arg_nonnull)
+{
+	struct strangers *both = strangers_at(key->a);
+
+	if (both->object == key->a)
+		both->object = 0;
 	return 0;
 }
 
-__noinline int handler_read(struct ends *ends)
+/* @reader and @writer of the object of @key had no record when so many were @made. */
+__noinline int note_strangers(const struct stamp_key *key __arg_nonnull, u32 reader, u32 writer, u64 made)
 {
-	if (!ends)
-		return 0;
-	ends->reader = current_tgid();
-	communicate(ends->writer, APPEASE_READ, bpf_ktime_get_ns());
+	struct strangers *both = strangers_at(key->a);
+
+	both->reader = reader;
+	both->writer = writer;
+	both->handlers_made = made;
+	both->object = key->a;
 	return 0;
+}
+
+/*
+ * The current process communicated with @other, which @access to its channels makes a handler. How many records had been made when neither of
+ * them had one; 0: one of them has, or there is no other.
+ */
+__noinline u64 communicate(u32 other, u32 access)
+{
+	u64 made = *(volatile u64 *)&armed.handlers_made;
+	u32 tgid = current_tgid();
+	struct appease_handler *handler;
+
+	if (!other || other == tgid)
+		return 0;
+	handler = try_handler(other);
+	if (!handler)
+		return try_handler(tgid) ? 0 : made;
+	if (handler->access & access)
+		note_communication(handler, tgid, bpf_ktime_get_ns());
+	return 0;
+}
+
+/* The current process wrote to the object of @key; on @sk, if that is not NULL, hangs what is known of its ends. */
+static __always_inline void handler_wrote(const struct stamp_key *key, struct sock *sk)
+{
+	struct ends *ends = are_strangers(key, APPEASE_WRITE) ? NULL : ends_at(key, sk);
+	u32 reader;
+	u64 made;
+
+	if (!ends)
+		return;
+	forget_strangers(key);
+	ends->writer = current_tgid();
+	/* Once: another one may read meanwhile, of which nothing was found. */
+	reader = *(volatile u32 *)&ends->reader;
+	made = communicate(reader, APPEASE_WRITE);
+	if (made)
+		note_strangers(key, reader, current_tgid(), made);
+}
+
+/* It read there. */
+static __always_inline void handler_read(const struct stamp_key *key, struct sock *sk)
+{
+	struct ends *ends = are_strangers(key, APPEASE_READ) ? NULL : ends_at(key, sk);
+	u32 writer;
+	u64 made;
+
+	if (!ends)
+		return;
+	forget_strangers(key);
+	ends->reader = current_tgid();
+	writer = *(volatile u32 *)&ends->writer;
+	made = communicate(writer, APPEASE_READ);
+	if (made)
+		note_strangers(key, current_tgid(), writer, made);
 }
 
 /*

@@ -96,6 +96,8 @@ static __always_inline struct stamp_key object_key(const void *object, u32 kind)
 /* The object of @key was freed: nothing is known of the next one there. */
 static __always_inline void forget_object(const struct stamp_key *key)
 {
+	if (policy == APPEASE_POLICY_RSIO)
+		forget_strangers(key);
 	if (policy == APPEASE_POLICY_RSIO || key->b == APPEASE_OBJECT_PIPE)
 		bpf_map_delete_elem(&ends_map, key);
 	if (policy != APPEASE_POLICY_RSIO)
@@ -138,17 +140,6 @@ static __always_inline struct appease_attention *try_stamp(const struct stamp_ke
 	return stamp && stamp->request_id ? stamp : NULL;
 }
 
-/* Policy rsio: the two ends of @sk, or of the object of @key. */
-static __always_inline struct ends *ends_at(const struct stamp_key *key, struct sock *sk)
-{
-	struct ends *ends;
-
-	ends = sk ? bpf_sk_storage_get(&socket_ends, sk, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE) : ends_of(key);
-	if (!ends)
-		count(APPEASE_CNT_STORAGE_FAILED);
-	return ends;
-}
-
 /* What a process reads by, as far as can be told. */
 enum side {
 	SIDE_UNKNOWN,	/* a pipe, a terminal, or one of two sockets that are alike */
@@ -178,12 +169,14 @@ static __always_inline void take_stamp_off(const struct stamp_key *key, struct s
 /* What comes to @sk now has a sender of which nothing is known. */
 static __always_inline void forget_sender(struct sock *sk)
 {
+	struct stamp_key key = object_key(sk, APPEASE_OBJECT_INET);
 	struct ends *ends;
 
 	if (policy != APPEASE_POLICY_RSIO) {
 		take_stamp_off(NULL, sk);
 		return;
 	}
+	forget_strangers(&key);
 	ends = bpf_sk_storage_get(&socket_ends, sk, NULL, 0);
 	if (ends)
 		ends->writer = 0;
@@ -346,7 +339,7 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 	if (policy == APPEASE_POLICY_RBPE)
 		return;
 	if (policy == APPEASE_POLICY_RSIO) {
-		handler_wrote(ends_at(key, sk));
+		handler_wrote(key, sk);
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -524,7 +517,7 @@ __noinline int note_socket_read(enum side side, const struct appease_attention *
 static __always_inline void note_read(const struct stamp_key *key)
 {
 	if (policy == APPEASE_POLICY_RSIO)
-		handler_read(ends_at(key, NULL));
+		handler_read(key, NULL);
 	else if (policy != APPEASE_POLICY_RBPE)
 		read_stamped(SIDE_UNKNOWN, try_place(key, NULL), key->b == APPEASE_OBJECT_PIPE ? key : NULL);
 }
@@ -532,8 +525,10 @@ static __always_inline void note_read(const struct stamp_key *key)
 /* The same from @sk, of @kind: enum appease_object. */
 static __always_inline void note_read_from(struct sock *sk, u32 kind)
 {
+	struct stamp_key key = object_key(sk, kind);
+
 	if (policy == APPEASE_POLICY_RSIO)
-		handler_read(ends_at(NULL, sk));
+		handler_read(&key, sk);
 	else if (policy == APPEASE_POLICY_RBPE)
 		/* Nothing else is watched, see crates/bpf/src/hooks.rs. */
 		raise_reader(kind == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
