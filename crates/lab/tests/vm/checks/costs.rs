@@ -34,7 +34,7 @@ const YARDSTICKS: [(&str, OfSummary); 5] = [
 ];
 const YARDSTICK_TO_EEVDF_RATIO: f64 = 1.05;
 /// What watching costs an operation, against no watching: the ratio, and nanoseconds for each (RSIO section 6.6). Measured under policy
-/// rsio: a message through a pipe 1.161 and 1,076 ns, a unix socket 1.121 and 1,055, TCP 1.101 and 1,438; by whole runs a fork 1,197 ns
+/// rsio: a message through a pipe 1.073 and 489 ns, a unix socket 1.053 and 458, TCP 1.065 and 927; by whole runs a fork 1,197 ns
 /// and an exec 1,388, and by the kernel's account the hooks of each 446. Under policy appease, by whole runs a fork 532 and an exec 839,
 /// though their hooks are 75.
 const OVERHEAD_RATIO: f64 = 1.05;
