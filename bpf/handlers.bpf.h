@@ -442,8 +442,8 @@ static __always_inline struct strangers *strangers_at(u64 object)
 }
 
 /*
- * Whether the current process, which does @access to the object of @key, and who is at the other end are strangers. In a function of its own: where a
- * hook has the object, the verifier holds its address for a pointer, which is no number.
+ * Whether the current process, which does @access to the object of @key, and the one at the other end are strangers. In a function of its
+ * own: where a hook has the object, the verifier holds its address for a pointer, which is no number.
  */
 __noinline int are_strangers(const struct stamp_key *key __arg_nonnull, u32 access)
 {
@@ -453,7 +453,7 @@ __noinline int are_strangers(const struct stamp_key *key __arg_nonnull, u32 acce
 	       both->handlers_made == armed.handlers_made;
 }
 
-/* Nothing is known of who is at the object of @key. */
+/* Nothing is known of the processes at the object of @key. */
 __noinline int forget_strangers(const struct stamp_key *key __arg_nonnull)
 {
 	struct strangers *both = strangers_at(key->a);
@@ -495,39 +495,22 @@ __noinline u64 communicate(u32 other, u32 access)
 	return 0;
 }
 
-/* The current process wrote to the object of @key; on @sk, if that is not NULL, hangs what is known of its ends. */
-static __always_inline void handler_wrote(const struct stamp_key *key, struct sock *sk)
+/* The current process did @access to the object of @key; on @sk, if that is not NULL, hangs what is known of its ends. */
+static __always_inline void note_access(const struct stamp_key *key, struct sock *sk, u32 access)
 {
-	struct ends *ends = are_strangers(key, APPEASE_WRITE) ? NULL : ends_at(key, sk);
-	u32 reader;
+	struct ends *ends = are_strangers(key, access) ? NULL : ends_at(key, sk);
+	u32 tgid = current_tgid(), other;
 	u64 made;
 
 	if (!ends)
 		return;
 	forget_strangers(key);
-	ends->writer = current_tgid();
-	/* Once: another one may read meanwhile, of which nothing was found. */
-	reader = *(volatile u32 *)&ends->reader;
-	made = communicate(reader, APPEASE_WRITE);
+	*(access == APPEASE_WRITE ? &ends->writer : &ends->reader) = tgid;
+	/* Once: another one may come there meanwhile, of which nothing was found. */
+	other = *(volatile u32 *)(access == APPEASE_WRITE ? &ends->reader : &ends->writer);
+	made = communicate(other, access);
 	if (made)
-		note_strangers(key, reader, current_tgid(), made);
-}
-
-/* It read there. */
-static __always_inline void handler_read(const struct stamp_key *key, struct sock *sk)
-{
-	struct ends *ends = are_strangers(key, APPEASE_READ) ? NULL : ends_at(key, sk);
-	u32 writer;
-	u64 made;
-
-	if (!ends)
-		return;
-	forget_strangers(key);
-	ends->reader = current_tgid();
-	writer = *(volatile u32 *)&ends->writer;
-	made = communicate(writer, APPEASE_READ);
-	if (made)
-		note_strangers(key, current_tgid(), writer, made);
+		note_strangers(key, access == APPEASE_WRITE ? other : tgid, access == APPEASE_WRITE ? tgid : other, made);
 }
 
 /*

@@ -76,7 +76,10 @@ static __noinline int scan_attended(u32 domain, u64 now)
 	return 0;
 }
 
-/* Counts the party at @index with the tasks of its that wait in a queue of the domain @where; @may_leave: they are bound to no CPU. How long they may wait. */
+/*
+ * Counts the party at @index with the tasks of its that wait in a queue of the domain @where; @may_leave: they are bound to no CPU.
+ * How long they may wait.
+ */
 static __always_inline u64 count_waiting(u32 where, u32 index, s32 waiting, bool may_leave, u64 now)
 {
 	struct domain *domain = domain_at(where);

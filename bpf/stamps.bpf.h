@@ -169,13 +169,14 @@ static __always_inline void take_stamp_off(const struct stamp_key *key, struct s
 /* What comes to @sk now has a sender of which nothing is known. */
 static __always_inline void forget_sender(struct sock *sk)
 {
-	struct stamp_key key = object_key(sk, APPEASE_OBJECT_INET);
+	struct stamp_key key;
 	struct ends *ends;
 
 	if (policy != APPEASE_POLICY_RSIO) {
 		take_stamp_off(NULL, sk);
 		return;
 	}
+	key = object_key(sk, APPEASE_OBJECT_INET);
 	forget_strangers(&key);
 	ends = bpf_sk_storage_get(&socket_ends, sk, NULL, 0);
 	if (ends)
@@ -339,7 +340,7 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 	if (policy == APPEASE_POLICY_RBPE)
 		return;
 	if (policy == APPEASE_POLICY_RSIO) {
-		handler_wrote(key, sk);
+		note_access(key, sk, APPEASE_WRITE);
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -517,7 +518,7 @@ __noinline int note_socket_read(enum side side, const struct appease_attention *
 static __always_inline void note_read(const struct stamp_key *key)
 {
 	if (policy == APPEASE_POLICY_RSIO)
-		handler_read(key, NULL);
+		note_access(key, NULL, APPEASE_READ);
 	else if (policy != APPEASE_POLICY_RBPE)
 		read_stamped(SIDE_UNKNOWN, try_place(key, NULL), key->b == APPEASE_OBJECT_PIPE ? key : NULL);
 }
@@ -525,15 +526,16 @@ static __always_inline void note_read(const struct stamp_key *key)
 /* The same from @sk, of @kind: enum appease_object. */
 static __always_inline void note_read_from(struct sock *sk, u32 kind)
 {
-	struct stamp_key key = object_key(sk, kind);
+	if (policy == APPEASE_POLICY_RSIO) {
+		struct stamp_key key = object_key(sk, kind);
 
-	if (policy == APPEASE_POLICY_RSIO)
-		handler_read(&key, sk);
-	else if (policy == APPEASE_POLICY_RBPE)
+		note_access(&key, sk, APPEASE_READ);
+	} else if (policy == APPEASE_POLICY_RBPE) {
 		/* Nothing else is watched, see crates/bpf/src/hooks.rs. */
 		raise_reader(kind == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
-	else
+	} else {
 		note_socket_read(kind == APPEASE_OBJECT_UNIX ? side_of_unix(sk) : SIDE_SERVER, try_place(NULL, sk));
+	}
 }
 
 #endif

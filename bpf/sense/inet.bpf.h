@@ -444,7 +444,7 @@ static __always_inline void deliver_tcp(struct sock *sk, u64 now)
 	key = object_key(sk, APPEASE_OBJECT_INET);
 	if (policy == APPEASE_POLICY_RSIO) {
 		if (sent_by_current(sk))
-			handler_wrote(&key, sk);
+			note_access(&key, sk, APPEASE_WRITE);
 		return;
 	}
 	request = try_voice(try_current_process(), now, &attention);

@@ -420,7 +420,7 @@ impl Scenario {
 
     /// Tasks that are in a cgroup of their own, and its `cpu.weight`.
     pub(crate) fn cgroups(&self) -> impl Iterator<Item = (Range<TaskId>, u32)> {
-        // Servers are numbered first.
+        // In the order of `parts`: servers come first.
         let mut next: u64 = self.servers.iter().map(|group| *group.number.get_ref()).sum();
         self.hogs.iter().filter_map(move |hogs| {
             let first = next;

@@ -9,7 +9,7 @@ use appease_policy::{
 use crate::{CpuId, Topology};
 
 /// CPUs that share a cache.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 struct Domain {
     nr_cpus: u32,
     /// Those that run what nobody waits for, by bits. The kernel splits caches of more CPUs than a word has bits.
@@ -43,17 +43,7 @@ impl Domains {
         let domain = |index| {
             let nr_cpus = topology.cpus_of(index).len() as u32;
             let plain = vec![0; nr_cpus.div_ceil(64) as usize];
-            Domain {
-                nr_cpus,
-                plain,
-                next_look: 0,
-                clock: 0,
-                gives: 0,
-                gives_to: 0,
-                most_waiting: 0,
-                vain: 0,
-                moves_ns: 0,
-            }
+            Domain { nr_cpus, plain, ..Domain::default() }
         };
         let domains = (0..topology.number().next_power_of_two()).map(domain).collect();
         Self { topology, domains, looks: 0 }
@@ -123,7 +113,7 @@ impl Domains {
 
     // Where a task waits
 
-    /// The domain in which a task of a CPU waits, of whose party so many wait in its own.
+    /// The domain in which a task of a CPU waits. So many of its party wait in that CPU's own.
     pub(super) fn for_task(&mut self, cpu: CpuId, wakes_up: bool, waiting: u32) -> u32 {
         let home = self.of(cpu);
         let domain = &mut self.domains[home as usize];
@@ -135,7 +125,7 @@ impl Domains {
         domain.gives_to
     }
 
-    /// Ten times a second: who gives how many tasks to whom, when so many wait in each domain, and so many there of one party.
+    /// Ten times a second: which domain gives how many tasks to which other one. So many wait in each, and so many there of one party.
     pub(super) fn share_out(&mut self, waiting_in: &mut [u32], most_in: &[u32]) {
         for (domain, &most) in self.domains.iter_mut().zip(most_in) {
             domain.most_waiting = most;
@@ -196,7 +186,7 @@ impl Domains {
         }
     }
 
-    /// Another domain, whose clock is so far behind that a party may be due here.
+    /// Another domain, if its clock is so far behind that a party may be due here.
     pub(super) fn behind(&mut self, here: u32) -> Option<u32> {
         if self.number() == 1 {
             return None;

@@ -403,17 +403,13 @@ impl Appease {
     fn take_behind(&mut self, here: u32) -> Option<TaskId> {
         let there = self.domains.behind(here)?;
         self.locks.note_elsewhere(1);
-        let party = self.parties.first_in(there);
-        if let Some(party) = party {
-            let vtime = self.parties.vtime(party);
-            self.domains.advance(there, vtime);
-            if !self.domains.is_due(vtime, here) {
-                return None;
-            }
-        } else {
+        let Some(party) = self.parties.first_in(there) else {
             self.domains.none_is_due(here, there);
-        }
-        self.take_of(there, party?)
+            return None;
+        };
+        let vtime = self.parties.vtime(party);
+        self.domains.advance(there, vtime);
+        if self.domains.is_due(vtime, here) { self.take_of(there, party) } else { None }
     }
 
     /// One of another domain that is due before the task of its party with which this one would go on.

@@ -111,7 +111,7 @@ impl Parties {
         self.others_of(task).add(task);
     }
 
-    /// A task is about to be queued in a domain whose clock stands there, where it has arrived.
+    /// A task is about to be queued in a domain, where it has arrived; the domain's clock stands there.
     pub(super) fn push(
         &mut self,
         at: &mut Positions,
