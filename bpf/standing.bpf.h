@@ -19,6 +19,7 @@ struct standing {
 	u32 spent_for;	/* customer of a request beyond its budget, without an answer; 0: none */
 	bool attended;
 	bool on_loan;	/* attended by that alone */
+	bool is_lifted;	/* attended for who waits for its lock: the request is not its own */
 	bool is_new;	/* policy cas: by being a new process */
 	bool helps;	/* another thread of its process read the request */
 	bool is_free;	/* such a one that reads requests itself, and has answered its last one */
@@ -79,12 +80,13 @@ static __always_inline u32 spent_for(const struct appease_attention *attention)
 
 /*
  * Keeps the customer of a request beyond its budget in @tctx, until the task serves another one: a
- * build goes on when its request is long forgotten.
+ * build goes on when its request is long forgotten, or when somebody has waited for its lock.
  */
 static __always_inline void note_spent(struct task_ctx *tctx, const struct standing *standing)
 {
 	if (standing->request_id) {
-		tctx->spent_for = 0;
+		if (!standing->is_lifted)
+			tctx->spent_for = 0;
 	} else if (standing->spent_for) {
 		tctx->spent_for = standing->spent_for;
 		tctx->followed_ns = 0;
@@ -134,6 +136,7 @@ static __always_inline void judge_request(struct task_struct *p, struct appease_
 		standing->slot = process->attention.slot;
 		if (!request) {
 			request = try_lifted_for(process, mono);
+			standing->is_lifted = request;
 			standing->slot = process->lift.slot;
 		}
 		standing->helps = request && threaded && request->reader_tgid == p->tgid &&
@@ -163,6 +166,7 @@ __noinline int judge(struct task_struct *p __arg_trusted, u64 mono, struct stand
 	standing->spent_for = 0;
 	standing->attended = false;
 	standing->on_loan = false;
+	standing->is_lifted = false;
 	standing->is_new = false;
 	standing->helps = false;
 	standing->is_free = false;

@@ -65,17 +65,26 @@ impl Program {
 
     /// Waits until it has printed `lines` lines.
     pub fn prints(&mut self, lines: usize) -> Result<String> {
-        let deadline = Deadline::after_s(LIMIT_S);
-        loop {
-            let said = self.output()?;
-            if said.lines().count() >= lines && said.ends_with('\n') {
-                return Ok(said);
-            }
-            if deadline.has_passed() {
-                bail!("a program printed no {lines} lines within {LIMIT_S} s: {said:?}");
-            }
-            clock::sleep_ms(10);
+        wait_for(lines, || self.output())
+    }
+}
+
+/// Waits until a program has printed `lines` lines to a file.
+pub fn prints(output: &Path, lines: usize) -> Result<String> {
+    wait_for(lines, || fs::read_to_string(output).with_context(|| format!("read {}", output.display())))
+}
+
+fn wait_for(lines: usize, mut said: impl FnMut() -> Result<String>) -> Result<String> {
+    let deadline = Deadline::after_s(LIMIT_S);
+    loop {
+        let said = said()?;
+        if said.lines().count() >= lines && said.ends_with('\n') {
+            return Ok(said);
         }
+        if deadline.has_passed() {
+            bail!("a program printed no {lines} lines within {LIMIT_S} s: {said:?}");
+        }
+        clock::sleep_ms(10);
     }
 }
 

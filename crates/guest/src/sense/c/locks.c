@@ -2,8 +2,8 @@
 /*
  * A lock between two processes.
  *
- *	locks KIND FILE hold MS		takes it, prints "held", waits for a waiter, burns MS of CPU time, lets go, burns as much
- *					again; prints how long each of the two took, in microseconds
+ *	locks KIND FILE hold MS [OUTPUT]	takes it, prints "held", waits for a waiter, burns MS of CPU time, lets go, burns as
+ *					much again; prints how long each of the two took, in microseconds; to that file
  *	locks KIND FILE wait		waits for it
  *
  * KIND: flock, fcntl, mutex (shared between processes), robust (one that tells who comes next of a holder's end), pi (with
@@ -229,10 +229,12 @@ int main(int argc, char **argv)
 	snprintf(directory, sizeof(directory), "%s.d", argv[2]);
 	snprintf(entry, sizeof(entry), "%s/file", directory);
 	mkdir(directory, 0700);
-	inside = open(entry, O_RDWR | (argc == 5 ? O_CREAT : 0), 0600);
+	inside = open(entry, O_RDWR | (argc > 4 ? O_CREAT : 0), 0600);
 	if (inside < 0)
 		err(1, "%s", entry);
-	if (argc == 5) {
+	if (argc > 5 && !freopen(argv[5], "w", stdout))
+		err(1, "%s", argv[5]);
+	if (argc > 4) {
 		if (strcmp(kind, "thread"))
 			hold(argv[4]);
 		else if (pthread_create(&thread, NULL, hold, argv[4]) || pthread_join(thread, NULL))

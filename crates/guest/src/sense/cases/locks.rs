@@ -1,16 +1,21 @@
 //! Who holds what an attended process waits for is served like it, for as long as it waits.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use anyhow::{Context, Result, bail};
 
 use super::{Case, case};
 use crate::{
-    hog::Hogs,
+    clock,
+    hog::{self, Hogs},
     sense::{
         answer::counter,
         program::{self, Program},
-        stage::Stage,
+        stage::{Actor, Stage},
         wire::Order,
     },
 };
@@ -25,9 +30,14 @@ const LIFTED_MS: f64 = 100.0;
 const HOGS: usize = 16;
 /// How many times longer it takes otherwise, at least.
 const SLOWER: f64 = 5.0;
+/// More than the budget of a request, ms of CPU time, as the daemon is set when it is not told otherwise.
+const BEYOND_BUDGET_MS: u32 = 2100;
+/// The request is over by then, and nothing but its tasks' own record says that they worked for it.
+const FORGOTTEN_MS: u64 = 4500;
 
-pub fn all() -> Vec<Case> {
-    [
+/// All of them; `has_budgets`: requests have one under this policy.
+pub fn all(has_budgets: bool) -> Vec<Case> {
+    let mut cases: Vec<Case> = [
         ("flock", "flock"),
         ("fcntl", "fcntl lock"),
         ("mutex", "mutex of two processes"),
@@ -40,25 +50,28 @@ pub fn all() -> Vec<Case> {
     ]
     .into_iter()
     .map(|(kind, name)| case(name, move |stage| lock(stage, kind)))
-    .collect()
+    .collect();
+    if has_budgets {
+        cases.push(case("lock of a build", of_build));
+    }
+    cases
 }
 
 /// How long the holder took for its work, ms: while somebody waited, and afterwards.
 struct Took {
     waited_for: f64,
     alone: f64,
-    lifts: u64,
 }
 
 fn lock(stage: &mut Stage, kind: &str) -> Result<()> {
     let program = program::compile(&stage.dir, "locks", LOCKS)?;
-    let lifted = held(stage, &program, kind, true)?;
+    let (lifted, lifts) = held(stage, &program, kind, true)?;
     stage.verdict("its holder is lifted", at_most("ms", lifted.waited_for, LIFTED_MS));
-    stage.verdict("that is counted", at_least("lifts", count(lifted.lifts), 1.0));
+    stage.verdict("that is counted", at_least("lifts", count(lifts), 1.0));
     stage.verdict("not when it has let go", at_least("ms", lifted.alone, SLOWER * lifted.waited_for));
-    let plain = held(stage, &program, kind, false)?;
+    let (plain, lifts) = held(stage, &program, kind, false)?;
     stage.verdict("not for who is not attended", at_least("ms", plain.waited_for, SLOWER * lifted.waited_for));
-    stage.verdict("nothing is counted then", at_most("lifts", count(plain.lifts), 0.0));
+    stage.verdict("nothing is counted then", at_most("lifts", count(lifts), 0.0));
     Ok(())
 }
 
@@ -67,12 +80,51 @@ fn count(number: u64) -> f64 {
     number as f64
 }
 
-/// A process takes the lock, and another one waits for it beside hogs.
-fn held(stage: &mut Stage, program: &Path, kind: &str, attended: bool) -> Result<Took> {
+/// Work beyond a budget stays that when somebody has waited for its lock: it goes on in the customer's party, not in its cgroup's.
+fn of_build(stage: &mut Stage) -> Result<()> {
+    let program = program::compile(&stage.dir, "locks", LOCKS)?;
+    let (file, output) = (new_lock(stage), stage.dir.join("locks.out"));
+    fs::File::create(&output).with_context(|| format!("create {}", output.display()))?;
+    let mut build = stage.handler("build", None, None)?;
+    stage.attend(&mut build)?;
+    build.does(&Order::Burn(BEYOND_BUDGET_MS))?;
+    stage.verdict("its budget is spent", build.stands("spent"));
+    let mut holder = stage.child_of(&mut build, "holder")?;
+    let mut hogs = (0..HOGS).map(|_| stage.child_of(&mut build, "hog")).collect::<Result<Vec<Actor>>>()?;
+    clock::sleep_ms(FORGOTTEN_MS);
+    let [program_is, file_is, output_is] = [&program, &file, &output].map(|path| path.display().to_string());
+    holder.tell(&Order::Become(
+        [program_is, "flock".into(), file_is, "hold".into(), WORK_MS.to_string(), output_is].into(),
+    ))?;
+    program::prints(&output, 1)?;
+    let mut waiter = stage.handler("waiter", None, None)?;
+    for hog in &mut hogs {
+        hog.tell(&Order::Become(hog::words().into()))?;
+    }
+    stage.attend(&mut waiter)?;
+    waiter.tell(&Order::Become(waiting(&program, "flock", &file)))?;
+    let took = took(&program::prints(&output, 2)?)?;
+    stage.verdict("its holder is lifted", at_most("ms", took.waited_for, LIFTED_MS));
+    stage.verdict("not when it has let go", at_least("ms", took.alone, SLOWER * took.waited_for));
+    Ok(())
+}
+
+/// A file to lock. What an earlier holder left in it would be taken for a lock.
+fn new_lock(stage: &Stage) -> PathBuf {
     let file = stage.dir.join("lock");
-    // What an earlier holder left in it would be taken for a lock.
     let _ = fs::remove_file(&file);
     let _ = fs::remove_dir_all(file.with_extension("d"));
+    file
+}
+
+/// The program that waits for the lock.
+fn waiting(program: &Path, kind: &str, file: &Path) -> Vec<String> {
+    [program.display().to_string(), kind.into(), file.display().to_string(), "wait".into()].into()
+}
+
+/// A process takes the lock, and another one waits for it beside hogs. How long that took, and how many lifts were counted.
+fn held(stage: &mut Stage, program: &Path, kind: &str, attended: bool) -> Result<(Took, u64)> {
+    let file = new_lock(stage);
     let mut command = Command::new(program);
     command.arg(kind).arg(&file).arg("hold").arg(WORK_MS.to_string());
     let mut holder = Program::start(&mut command, None, stage.dir.join("locks.out"))?;
@@ -83,15 +135,18 @@ fn held(stage: &mut Stage, program: &Path, kind: &str, attended: bool) -> Result
     let hogs = Hogs::start(HOGS)?;
     // Somebody is served, or there would be nothing to look at.
     stage.attend(if attended { &mut waiter } else { &mut other })?;
-    let words = [program.display().to_string(), kind.into(), file.display().to_string(), "wait".into()];
-    waiter.tell(&Order::Become(words.into()))?;
+    waiter.tell(&Order::Become(waiting(program, kind, &file)))?;
     let said = holder.prints(2)?;
     drop(hogs);
-    let lifts = counter(LIFTED)? - before;
+    Ok((took(&said)?, counter(LIFTED)? - before))
+}
+
+/// What a holder said at its end.
+fn took(said: &str) -> Result<Took> {
     let took = said.lines().nth(1).and_then(|line| line.split_once(' '));
     let (waited_for, alone) = took.with_context(|| format!("the holder said {said:?}"))?;
     let ms = |us: &str| us.parse::<f64>().map(|us| us / 1e3).with_context(|| format!("the holder said {said:?}"));
-    Ok(Took { waited_for: ms(waited_for)?, alone: ms(alone)?, lifts })
+    Ok(Took { waited_for: ms(waited_for)?, alone: ms(alone)? })
 }
 
 fn at_most(unit: &str, figure: f64, limit: f64) -> Result<()> {

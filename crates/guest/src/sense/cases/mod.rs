@@ -51,7 +51,7 @@ pub fn all(policy: &str, schedules: bool) -> Vec<Case> {
             shared::all(),
         ],
     };
-    let lifts = if schedules { locks::all() } else { Vec::new() };
+    let lifts = if schedules { locks::all(policy != "rsio") } else { Vec::new() };
     // What every policy promises.
     let hooks = vec![case("hooks", channels::hooks)];
     [hooks].into_iter().chain(own).chain([lifts, abuse::all()]).flatten().collect()
