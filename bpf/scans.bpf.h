@@ -144,6 +144,8 @@ static __noinline int scan_parties(u32 index, u64 now)
 	struct domain *domain = domain_at(index);
 	u32 word, i;
 
+	/* Until all is counted, it gives nothing. */
+	domain->gives = 0;
 	domain->nr_waiting = domain->most_waiting = 0;
 	domain->vain = 0;
 	bpf_for(word, 0, PARTY_WORDS) {
