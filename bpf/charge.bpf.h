@@ -45,6 +45,7 @@ static __always_inline void begin_turn(struct task_ctx *tctx)
 	tctx->burst_ns = progress_burst(tctx->burst_ns, tctx->turn_ns);
 	tctx->turn_ns = 0;
 	tctx->handed_vtime = 0;
+	tctx->place_for = 0;
 }
 
 /*

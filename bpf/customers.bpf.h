@@ -51,12 +51,18 @@ static __always_inline u64 loan_key(const struct appease_process *process, u64 n
 	return unhappiness_key(unhappiness_opened(process->loan_opened_ns, now, HORIZON_NS), process->loan_ran_ns, REQUEST_WEIGHT);
 }
 
+/* Weight by which what @request is served counts. */
+static __always_inline u32 weight_of_request(const struct appease_request *request)
+{
+	return REQUEST_WEIGHT * request->weight / POLICY_WEIGHT_DEFAULT;
+}
+
 static __always_inline u64 request_key(const struct appease_request *request, u64 now)
 {
 	if (policy == APPEASE_POLICY_CAS)
 		return now - unhappiness_of(request, now);
 	return unhappiness_key(unhappiness_opened(request->opened_ns, now, HORIZON_NS), request->served_ns,
-			       REQUEST_WEIGHT * request->weight / POLICY_WEIGHT_DEFAULT);
+			       weight_of_request(request));
 }
 
 /* Policy cas: @process, which waited for another one, goes on. */

@@ -493,8 +493,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	cctx->turn = 0;
 	cctx->is_timed = 0;
 	cctx->is_called = 0;
-	if (has_more_cpus())
-		cctx->aside_pid = 0;
+	cctx->aside_pid = 0;
 	if (skips_queues() && giver) {
 		if (prev && prev->pid == giver)
 			giver = 0;
@@ -530,6 +529,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (!prev)
 		standing.attended = false;
 	if (take_kernel(cpu, cctx, key || standing.attended, now)) {
+		if (standing.attended)
+			cctx->aside_pid = prev->pid;
 		note_plain(cpu, cctx, false);
 		ask_clock(cpu, cctx, !key && !standing.attended);
 		return;

@@ -185,7 +185,7 @@ __noinline int judge(struct task_struct *p __arg_trusted, u64 mono, struct stand
 		standing->attended = true;
 	} else if (has_loan(process, mono)) {
 		standing->request_id = 0;
-		standing->helps = standing->is_free = false;
+		standing->helps = standing->is_free = standing->is_lifted = false;
 		standing->attended = true;
 		standing->on_loan = true;
 		standing->key = loan_key(process, mono);

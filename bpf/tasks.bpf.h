@@ -98,6 +98,10 @@ struct task_ctx {
 	u64 woken_for;	/* request of who woke it up last; 0: none */
 	u64 followed_ns;	/* when a task that works for @spent_for woke it; 0: its own request, or its parent's, is beyond the budget */
 	u64 turn_request;	/* which request it served when that was looked at last; 0: none */
+	/* Attended, since it last woke up: */
+	u64 place_for;	/* the request for which it was queued last; 0: none */
+	u64 place_key;	/* by that key */
+	u64 place_ran_ns;	/* ran_ns then */
 	u32 turn_for;	/* customer who pays for its turns; 0: nobody has to share */
 	u32 customer;	/* whose event woke it up last; 0: not known */
 	u32 lane;	/* in which it was queued last */
