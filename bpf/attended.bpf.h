@@ -564,6 +564,9 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
  * since. A new key counts HORIZON_NS of age at most. One of a thousand servers so came behind 400 others. It was looking up a
  * name, and each of them slept until that was done. A customer with one request waited for 0.4 s.
  *
+ * Limits: on a loan it has no key of a request. One that is displaced inside a program of ours goes first (sections.bpf.h), and then has a new
+ * key. So has one that makes way for the other lane's turn, for another attended task, or for a kernel thread that works at length.
+ *
  * Returns that key; 0: @p does not make way, or for another request, or was not queued in this turn.
  */
 static __always_inline u64 place_of(const struct task_struct *p, const struct task_ctx *tctx, const struct standing *standing,

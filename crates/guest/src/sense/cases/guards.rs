@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// As the daemon is set when it is not told otherwise.
-const ATTENTION_NS: u64 = 4 * SECOND;
+pub(super) const ATTENTION_NS: u64 = 4 * SECOND;
 /// As the daemon is set when it is not told otherwise.
-const BUDGET_MS: u32 = 2000;
+pub(super) const BUDGET_MS: u32 = 2000;
 /// As the daemon is set when it is not told otherwise.
 const QUIET_MS: u32 = 300;
 /// Most of that, twice as much as which is more than it.

@@ -8,9 +8,12 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{Case, case};
+use super::{
+    Case, case,
+    guards::{ATTENTION_NS, BUDGET_MS},
+};
 use crate::{
-    clock,
+    clock::{self, MS},
     hog::{self, Hogs},
     sense::{
         answer::counter,
@@ -30,10 +33,10 @@ const LIFTED_MS: f64 = 100.0;
 const HOGS: usize = 16;
 /// How many times longer it takes otherwise, at least.
 const SLOWER: f64 = 5.0;
-/// More than the budget of a request, ms of CPU time, as the daemon is set when it is not told otherwise.
-const BEYOND_BUDGET_MS: u32 = 2100;
-/// The request is over by then, and nothing but its tasks' own record says that they worked for it.
-const FORGOTTEN_MS: u64 = 4500;
+/// More than the budget of a request, ms of CPU time.
+const BEYOND_BUDGET_MS: u32 = BUDGET_MS + 100;
+/// A request is over by then, and nothing but its tasks' own record says that they worked for it.
+const FORGOTTEN_MS: u64 = ATTENTION_NS / MS + 500;
 
 /// All of them; `has_budgets`: requests have one under this policy.
 pub fn all(has_budgets: bool) -> Vec<Case> {
@@ -92,17 +95,15 @@ fn of_build(stage: &mut Stage) -> Result<()> {
     let mut holder = stage.child_of(&mut build, "holder")?;
     let mut hogs = (0..HOGS).map(|_| stage.child_of(&mut build, "hog")).collect::<Result<Vec<Actor>>>()?;
     clock::sleep_ms(FORGOTTEN_MS);
-    let [program_is, file_is, output_is] = [&program, &file, &output].map(|path| path.display().to_string());
-    holder.tell(&Order::Become(
-        [program_is, "flock".into(), file_is, "hold".into(), WORK_MS.to_string(), output_is].into(),
-    ))?;
+    let hold = ["hold", &WORK_MS.to_string(), &output.display().to_string()];
+    holder.tell(&Order::Become(words(&program, "flock", &file, &hold)))?;
     program::prints(&output, 1)?;
     let mut waiter = stage.handler("waiter", None, None)?;
     for hog in &mut hogs {
         hog.tell(&Order::Become(hog::words().into()))?;
     }
     stage.attend(&mut waiter)?;
-    waiter.tell(&Order::Become(waiting(&program, "flock", &file)))?;
+    waiter.tell(&Order::Become(words(&program, "flock", &file, &["wait"])))?;
     let took = took(&program::prints(&output, 2)?)?;
     stage.verdict("its holder is lifted", at_most("ms", took.waited_for, LIFTED_MS));
     stage.verdict("not when it has let go", at_least("ms", took.alone, SLOWER * took.waited_for));
@@ -117,9 +118,10 @@ fn new_lock(stage: &Stage) -> PathBuf {
     file
 }
 
-/// The program that waits for the lock.
-fn waiting(program: &Path, kind: &str, file: &Path) -> Vec<String> {
-    [program.display().to_string(), kind.into(), file.display().to_string(), "wait".into()].into()
+/// The program that holds a lock or waits for it, and its arguments.
+fn words(program: &Path, kind: &str, file: &Path, part: &[&str]) -> Vec<String> {
+    let (program, file) = (program.display().to_string(), file.display().to_string());
+    [&program, kind, &file].into_iter().chain(part.iter().copied()).map(str::to_owned).collect()
 }
 
 /// A process takes the lock, and another one waits for it beside hogs. How long that took, and how many lifts were counted.
@@ -135,7 +137,7 @@ fn held(stage: &mut Stage, program: &Path, kind: &str, attended: bool) -> Result
     let hogs = Hogs::start(HOGS)?;
     // Somebody is served, or there would be nothing to look at.
     stage.attend(if attended { &mut waiter } else { &mut other })?;
-    waiter.tell(&Order::Become(waiting(program, kind, &file)))?;
+    waiter.tell(&Order::Become(words(program, kind, &file, &["wait"])))?;
     let said = holder.prints(2)?;
     drop(hogs);
     Ok((took(&said)?, counter(LIFTED)? - before))
