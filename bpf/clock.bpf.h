@@ -58,7 +58,6 @@ static __always_inline void note_use(struct cpu_ctx *cctx, u64 elapsed_ns)
 		busy += cctx->lane_ns[i];
 	cctx->use = clock_use(busy - cctx->busy_ns, elapsed_ns);
 	cctx->busy_ns = busy;
-	cctx->computes = 0;
 }
 
 #endif

@@ -156,7 +156,7 @@ struct cpu_ctx {
 	/* See clock.bpf.h. */
 	u64 busy_ns;	/* CPU time in all lanes when the epoch began */
 	u32 use;	/* the part of the last epoch in which it was busy */
-	u32 computes;	/* in this epoch, a plain task has used up its slice */
+	u32 computes;	/* a plain task has used up its slice, and work has not ended since at the end of an epoch */
 	u32 ran_in;	/* the party of the other lane that it charged last */
 	u32 clock_lacks;	/* what the clock that it was asked for lacks to the highest */
 	u32 aside_pid;	/* what a kernel thread displaced here since the last look; 0: nothing */

@@ -7,9 +7,10 @@
  * has the highest clock always.
  *
  * Rule: what somebody waits for has the highest clock at once. The rest has what it is used to, as under the kernel's own scheduler:
- * the part of the last epoch in which the CPU was busy; and the highest once a task has computed for a whole slice, which the
- * kernel's average, with its half-life of 32 ms, would grant some hundred milliseconds later. A part measured at a low clock is
- * larger than it would be at a high one, so it raises the clock by itself. To save power, the rest raises nothing.
+ * the part of the last epoch in which the CPU was busy. It has the highest once a task has computed for a whole slice, which the
+ * kernel's average, with its half-life of 32 ms, would grant some hundred milliseconds later; and as long as work waits or runs when
+ * an epoch ends. A part measured at a low clock is larger than it would be at a high one, so it raises the clock by itself. To save
+ * power, the rest raises nothing.
  */
 #ifndef APPEASE_POLICY_CLOCK_H
 #define APPEASE_POLICY_CLOCK_H

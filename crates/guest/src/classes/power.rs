@@ -54,9 +54,11 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         figure("clock_of_bursts", f64::from(wishes.last(1)?));
         verdicts.tell("short bursts do not raise the clock", wishes.is_at_most(1, LOW));
         {
+            let before = wishes.of(1)?.len();
             let _hog = Task::hog("taskset -c 1")?;
             clock::sleep_ms(EPOCHS_MS);
             verdicts.tell("a task that computes has the highest", wishes.is(1, HIGHEST));
+            verdicts.tell("a task that computes keeps it", wishes.keeps_highest(1, before));
         }
         key_raises(verdicts, &wishes, (&mut device, &node), "")?;
         verdicts.tell("light tasks have a CPU each", light(|part| part < PACKED, "light_on_one_cpu"));
@@ -179,6 +181,14 @@ impl Wishes {
     fn is(&self, cpu: u32, clock: u32) -> Result<()> {
         let last = self.last(cpu)?;
         ensure!(last == clock, "CPU {cpu} was asked for {last} of {HIGHEST} last, and not for {clock}");
+        Ok(())
+    }
+
+    /// Whether all wishes after the first so many are for the highest from the first one on that is.
+    fn keeps_highest(&self, cpu: u32, before: usize) -> Result<()> {
+        let asked = self.of(cpu)?.split_off(before);
+        let high = asked.iter().skip_while(|clock| **clock != HIGHEST);
+        ensure!(high.clone().all(|clock| *clock == HIGHEST), "CPU {cpu} was asked for {asked:?}");
         Ok(())
     }
 
