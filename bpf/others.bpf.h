@@ -591,6 +591,12 @@ __noinline bool party_waits_for(s32 cpu, u32 domain, u64 now)
 	return false;
 }
 
+/* Whether a task may wait in a queue of @domain. Most CPUs that go idle ask for no more. */
+static __always_inline bool may_wait_in(u32 domain)
+{
+	return domain_at(domain)->attended || others_may_wait(domain) || may_hold(RARE_OVERDUE | RARE_IDLE);
+}
+
 /* Whether any queue of @domain does. */
 __noinline bool domain_waits_for(s32 cpu, u32 domain, u64 now)
 {

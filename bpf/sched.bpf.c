@@ -525,8 +525,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	turn_epoch(cctx, domain, now, runs_other);
 	move_waiting_attended();
 
-	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
-					     first_attended_key(cpu, domain, &first, &is_alone);
+	if (policy == APPEASE_POLICY_CAS)
+		key = find_unhappiest(cpu, cctx, prev, &standing);
+	else
+		key = domain_at(domain)->attended ? first_attended_key(cpu, domain, &first, &is_alone) : 0;
 	/* The verifier does not know that nobody has no standing. */
 	if (!prev)
 		standing.attended = false;
@@ -535,6 +537,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			cctx->aside_pid = prev->pid;
 		note_plain(cpu, cctx, false);
 		ask_clock(cpu, cctx, !key && !standing.attended);
+		return;
+	}
+	if (!key && !prev_runnable && nr_domains == 1 && !may_wait_in(domain) && !may_hold(RARE_BACKGROUND) && !may_hold_pinned(cctx)) {
+		goes_on_with(cpu, cctx, true);
 		return;
 	}
 	if (key || standing.attended) {
@@ -679,7 +685,9 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 	if (!has_more_cpus())
 		return;
 	bpf_for(i, 0, nr_domains) {
-		if (domain_waits_for(cpu, placement_near(home, i), now)) {
+		u32 domain = placement_near(home, i);
+
+		if (may_wait_in(domain) && domain_waits_for(cpu, domain, now)) {
 			scx_bpf_kick_cpu(cpu, 0);
 			return;
 		}
