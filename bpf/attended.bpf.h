@@ -7,6 +7,7 @@
 
 #include "charge.bpf.h"
 #include "clock.bpf.h"
+#include "policy/waker.h"
 
 /* A kernel thread that works longer than this is batch work; from one slice on it takes turns with attended tasks. */
 #define KTHREAD_PATIENCE_NS 50000000ULL
@@ -298,15 +299,6 @@ static __always_inline u64 key_in_queue(u64 key, u64 mono)
 	return policy_before(mono + LATEST_NS, key) ? mono + LATEST_NS : key;
 }
 
-/*
- * For so long an attended task waits for the CPU that woke it before another one is interrupted for it. The waker mostly
- * goes to sleep within that time: the way of a key through X server and terminal then stays on one CPU, whose cache has the data.
- * Turned up, a task waits longer whose waker works on; turned down, more CPUs are interrupted in vain.
- * By traces of keys beside 16 hogs on four CPUs, wakers go on for 5 to 60 microseconds; an interrupted CPU took
- * 20 to 90 to begin.
- */
-#define STAY_NS 50000ULL
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -314,7 +306,7 @@ struct {
 	__type(value, struct timer);
 } stay_timers SEC(".maps");
 
-/* An attended task was woken on @cpu, and that has not come to it: another one shall. */
+/* An attended task was woken on @cpu, and that has not come to it: another one shall (policy/waker.h). */
 static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*cpu), *next;
@@ -354,6 +346,41 @@ static __always_inline u32 waits_in(struct task_struct *p, s32 victim)
 	return domain_of(victim);
 }
 
+/* From kernel headers: hard interrupts in the preemption count. */
+#define HARDIRQ_MASK 0xf0000
+extern const int __preempt_count __ksym __weak;
+
+/* Whether this is an interrupt, or idle: the current task wakes nothing. */
+__noinline bool is_interrupt(void)
+{
+	if (bpf_get_current_task_btf()->flags & PF_IDLE)
+		return true;
+	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
+}
+
+/* For how long one that the current task wakes waits for the CPU of @cctx, this one, ns; 0: not at all. */
+static __always_inline u64 waits_for_waker(struct cpu_ctx *cctx)
+{
+	struct task_struct *waker = bpf_get_current_task_btf();
+	struct task_ctx *tctx = is_interrupt() ? NULL : try_task_ctx(waker);
+
+	if (!tctx)
+		return WAKER_STAY_NS;
+	if (!cctx->woke_ns) {
+		cctx->woke_ns = scx_bpf_now();
+		cctx->woke_pid = waker->pid;
+	}
+	return waker_stay(tctx->usual_ns);
+}
+
+/* The task of @tctx and of @pid, which had the CPU of @cctx until @now, woke somebody there, and sleeps if it is not @runnable. */
+static __always_inline void note_waker(struct cpu_ctx *cctx, struct task_ctx *tctx, u32 pid, u64 now, bool runnable)
+{
+	if (pid == cctx->woke_pid && !runnable)
+		tctx->usual_ns = waker_usual(tctx->usual_ns, now - cctx->woke_ns);
+	cctx->woke_ns = 0;
+}
+
 /*
  * @p waits in @queue of @domain, and @victim is to come for it; unless this CPU, which woke it, is free before that.
  */
@@ -362,18 +389,32 @@ static __always_inline void call(struct task_struct *p, u32 queue, u32 domain, s
 	u32 here = bpf_get_smp_processor_id();
 	struct cpu_ctx *cctx = this_cpu_ctx(), *called = cpu_ctx_of(victim);
 	struct timer *timer = bpf_map_lookup_elem(&stay_timers, &here);
+	u64 stay_ns;
 
 	if (called)
 		called->is_called = 1;
-	if (timer && domain_of(here) == domain && has_turn_for(cctx, p)) {
+	if (timer && domain_of(here) == domain && has_turn_for(cctx, p) && (stay_ns = waits_for_waker(cctx))) {
 		cctx->stays = 1;
 		cctx->stays_in = queue;
 		cctx->next_cpu = victim;
-		if (!bpf_timer_start(&timer->timer, STAY_NS, 0))
+		if (!bpf_timer_start(&timer->timer, stay_ns, 0))
 			return;
 		cctx->stays = 0;
 	}
 	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
+}
+
+/* This CPU, that of @cctx, has come to an attended task: if that is the one it woke, no other CPU is told. */
+static __always_inline void end_stay(s32 cpu, struct cpu_ctx *cctx)
+{
+	struct cpu_ctx *next;
+
+	if (!cctx->stays || scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(cpu), cctx->stays_in % FAIR_QUEUES)))
+		return;
+	cctx->stays = 0;
+	next = cpu_ctx_of(cctx->next_cpu);
+	if (next)
+		next->is_called = 0;
 }
 
 struct {
@@ -483,8 +524,9 @@ static __always_inline bool is_unhappiest(u32 queue, u64 key)
 /*
  * On one CPU: whether the current task, which wakes @p, keeps the CPU without a look at what both are worth. It hands on what came from an
  * input device or a terminal, and that is what @p serves, by @standing: then they are worth the same. Or @p is another thread of
- * its process, and it has just begun: a thread that fetches input for its process has passed it on, and goes to sleep, so it has STAY_NS
- * for that. The main thread of a display server still served an older request, and displaced the thread that brought it a key: 8 us of 193.
+ * its process, and it has just begun: a thread that fetches input for its process has passed it on, and goes to sleep, so it has
+ * WAKER_STAY_NS for that. The main thread of a display server still served an older request, and displaced the thread that brought it a
+ * key: 8 us of 193.
  */
 static __always_inline bool keeps_waker(struct task_struct *p, const struct standing *standing, u64 mono)
 {
@@ -502,9 +544,9 @@ static __always_inline bool keeps_waker(struct task_struct *p, const struct stan
 		return false;
 	tctx = try_task_ctx(waker);
 	cctx = cpu_ctx_of(0);
-	if (!tctx || !cctx || cctx->is_timed || tctx->turn_ns + ran_since(waker, tctx, scx_bpf_now()) >= STAY_NS)
+	if (!tctx || !cctx || cctx->is_timed || tctx->turn_ns + ran_since(waker, tctx, scx_bpf_now()) >= WAKER_STAY_NS)
 		return false;
-	return end_after(0, waker->pid, STAY_NS);
+	return end_after(0, waker->pid, WAKER_STAY_NS);
 }
 
 /*

@@ -7,18 +7,6 @@
 
 #include "near.bpf.h"
 
-/* From kernel headers: hard interrupts in the preemption count. */
-#define HARDIRQ_MASK 0xf0000
-extern const int __preempt_count __ksym __weak;
-
-/* Whether this is an interrupt, or idle: the current task wakes nothing. */
-__noinline bool is_interrupt(void)
-{
-	if (bpf_get_current_task_btf()->flags & PF_IDLE)
-		return true;
-	return bpf_ksym_exists(&__preempt_count) && *(const int *)bpf_this_cpu_ptr(&__preempt_count) & HARDIRQ_MASK;
-}
-
 /*
  * For how long @curr keeps the CPU of @cctx from a task that wakes up, that of @wakee, ns; an interrupt woke it: @is_called. Tasks of
  * two parties compare by the parties' virtual times.

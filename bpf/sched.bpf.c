@@ -218,7 +218,7 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 		has_displaced = false;
 		/* Else that one has gone on since. */
 		if (bpf_get_current_task_btf()->prio < MAX_RT_PRIO)
-			looks_behind_displaced = end_after(0, 0, STAY_NS);
+			looks_behind_displaced = end_after(0, 0, WAKER_STAY_NS);
 	}
 	tctx = try_task_ctx(p);
 	if (!tctx) {
@@ -490,6 +490,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		if (mono && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
 			judge(prev, mono, &standing);
 		charge(prev, tctx, mono, &standing);
+		if (cctx->woke_ns)
+			note_waker(cctx, tctx, prev->pid, now, prev_runnable);
 	}
 	cctx->looked_ns = now;
 	cctx->turn = 0;
@@ -572,6 +574,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
 	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(cpu, domain, now))) {
 		goes_on_with(cpu, cctx, false);
+		end_stay(cpu, cctx);
 		if (key && !is_alone)
 			compare_soon(cpu, cctx, 0);
 		return;

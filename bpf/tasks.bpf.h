@@ -113,6 +113,7 @@ struct task_ctx {
 	u32 mixing;	/* and so many one after the other, until it serves one at a time again */
 	u32 packed;	/* it opens no further CPU */
 	u32 has_woken;	/* its wake-up was noted when its CPU was chosen */
+	u32 usual_ns;	/* for so long it goes on after it woke somebody, see policy/waker.h */
 	u32 is_expected;	/* attended: the CPU that was called for it was of the domain where it waits */
 };
 
@@ -140,6 +141,8 @@ struct cpu_ctx {
 	u64 releases;	/* ops.cpu_release() is at work: its programs count as the displaced task's */
 	u64 stays;	/* an attended task that was woken here may have this CPU before another one is told, see call() */
 	u32 stays_in;	/* its queue */
+	u32 woke_pid;	/* which task woke it; while one that did so has the CPU: */
+	u64 woke_ns;	/* when it first did; 0: not yet */
 	s32 next_cpu;	/* which one is told then */
 	u64 compare_at_ns;	/* when its timer is to compare attended tasks, see compare_soon(); 0: it is off */
 	u64 is_called;	/* an attended task waits for this CPU to look, or may soon: others call other CPUs */

@@ -13,4 +13,5 @@
 #include "response.h"
 #include "share.h"
 #include "unhappiness.h"
+#include "waker.h"
 #include "confidence.h"

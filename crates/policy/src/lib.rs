@@ -19,7 +19,7 @@ pub use sys::{
     LOAN_DECAY_PCT, PARTY_SCALE_1, PARTY_SCALE_MAX, PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PLACEMENT_DUE_NS,
     PLACEMENT_FEW, PLACEMENT_LAG_NS, PLACEMENT_MOVE_NS, PLACEMENT_PARTY_TURNS, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS,
     PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS,
-    PROGRESS_TURN_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS,
+    PROGRESS_TURN_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS, WAKER_LONGEST_NS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -53,6 +53,10 @@ native! {
     clock_use(busy_ns: u64, elapsed_ns: u64) -> u32;
     /// The clock that a CPU is asked for which does what nobody waits for.
     clock_of_rest(used: u32, computes: bool, saves: bool) -> u32;
+    /// For how long a waker usually goes on, after another such time.
+    waker_usual(usual_ns: u32, went_ns: u64) -> u32;
+    /// For how long an attended task waits for the CPU of such a waker, before another one is interrupted.
+    waker_stay(usual_ns: u32) -> u64;
     /// Periods of a limit that are over.
     limit_periods(since_ns: u64, now_ns: u64, period_ns: u64) -> u64;
     /// What is in a limit's bucket after that many periods.
