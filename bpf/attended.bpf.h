@@ -404,19 +404,6 @@ static __always_inline void call(struct task_struct *p, u32 queue, u32 domain, s
 	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }
 
-/* This CPU, that of @cctx, has come to an attended task: if that is the one it woke, no other CPU is told. */
-static __always_inline void end_stay(s32 cpu, struct cpu_ctx *cctx)
-{
-	struct cpu_ctx *next;
-
-	if (!cctx->stays || scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(cpu), cctx->stays_in % FAIR_QUEUES)))
-		return;
-	cctx->stays = 0;
-	next = cpu_ctx_of(cctx->next_cpu);
-	if (next)
-		next->is_called = 0;
-}
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);

@@ -574,7 +574,6 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
 	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(cpu, domain, now))) {
 		goes_on_with(cpu, cctx, false);
-		end_stay(cpu, cctx);
 		if (key && !is_alone)
 			compare_soon(cpu, cctx, 0);
 		return;
