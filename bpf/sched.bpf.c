@@ -310,7 +310,7 @@ static __always_inline void turn_epoch(struct cpu_ctx *cctx, u32 domain, u64 now
 		return;
 	note_use(cctx, now - cctx->epoch_start_ns);
 	has_work = runs_other || others_may_wait(domain) || may_hold_pinned(cctx) || overdue_waits(domain);
-	/* Who computes goes on with it in the next epoch. */
+	/* A task that computes goes on with it in the next epoch. */
 	cctx->computes &= has_work;
 	cctx->share_ns = progress_next_share(epoch_ns, other_share_pct, cctx->share_ns, had_of_share(cctx), has_work);
 	cctx->epoch_start_ns = now;

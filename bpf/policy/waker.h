@@ -8,7 +8,7 @@
  * CPU takes 20 to 90 to begin; with more such CPUs both take longer, and after 50 microseconds most were interrupted.
  *
  * Rule: the task waits for a waker that soon sleeps: usually, after such a wake-up, within the time for which one keeps the CPU from
- * another in the lane of the rest, PROGRESS_KEEP_NS. It waits for twice that. Who usually goes on for longer is not waited for.
+ * another in the lane of the rest, PROGRESS_KEEP_NS. It waits for twice that. A waker that usually goes on for longer is not waited for.
  */
 #ifndef APPEASE_POLICY_WAKER_H
 #define APPEASE_POLICY_WAKER_H
@@ -17,7 +17,7 @@
 
 /* What is more tells no more of how long a waker goes on; and so long it is waited for, ns. */
 #define WAKER_LONGEST_NS (2 * PROGRESS_KEEP_NS)
-/* For who is woken by an interrupt: the current task is not its waker. */
+/* For a task that an interrupt woke: the current task is not its waker. On one CPU, also what a waker has left to go to sleep, see keeps_waker(). */
 #define WAKER_STAY_NS 50000ULL
 
 /* What a waker usually goes on for, ns: a fourth of it is the last time. */

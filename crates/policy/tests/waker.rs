@@ -20,7 +20,7 @@ proptest! {
         prop_assert!(next <= usual.max(went_at_most) && next + 1 >= usual.min(went_at_most));
     }
 
-    /// Who soon sleeps is waited for, and who computes on is not, however either of them began.
+    /// A waker that soon sleeps is waited for, and one that computes on is not, however either of them began.
     #[test]
     fn who_soon_sleeps_is_waited_for(usual in 0..=WAKER_LONGEST_NS, soon in 0..u64::from(PROGRESS_KEEP_NS) * 9 / 10) {
         prop_assert!(waker_stay(after(usual, soon)) > 0);
@@ -28,7 +28,7 @@ proptest! {
     }
 }
 
-/// Nobody is waited for who computes for milliseconds each time, from the third time on.
+/// From the third time on, a waker that computes for milliseconds each time is not waited for.
 #[test]
 fn a_new_waker_is_soon_known() {
     let known: Vec<u64> =

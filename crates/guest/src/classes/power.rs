@@ -187,8 +187,8 @@ impl Wishes {
     /// Whether all wishes after the first so many are for the highest from the first one on that is.
     fn keeps_highest(&self, cpu: u32, before: usize) -> Result<()> {
         let asked = self.of(cpu)?.split_off(before);
-        let high = asked.iter().skip_while(|clock| **clock != HIGHEST);
-        ensure!(high.clone().all(|clock| *clock == HIGHEST), "CPU {cpu} was asked for {asked:?}");
+        let mut high = asked.iter().skip_while(|clock| **clock != HIGHEST);
+        ensure!(high.all(|clock| *clock == HIGHEST), "CPU {cpu} was asked for {asked:?}");
         Ok(())
     }
 
