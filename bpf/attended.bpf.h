@@ -503,7 +503,7 @@ static __always_inline bool insert_next(struct task_struct *p, u64 slice, u64 no
 static __always_inline bool is_unhappiest(u32 queue, u64 key)
 {
 	u32 first = 0;
-	u64 waiting = domain_at(0)->attended ? first_attended_key(0, 0, &first, NULL) : 0;
+	u64 waiting = waiting_attended_key(0, 0, &first, NULL);
 
 	return !waiting || displaces(queue, key, first, waiting);
 }

@@ -214,6 +214,12 @@ __noinline u64 first_attended_key(s32 cpu, u32 domain, u32 *first, u32 *is_alone
 	return 0;
 }
 
+/* The same, where mostly none waits: without a call then. */
+static __always_inline u64 waiting_attended_key(s32 cpu, u32 domain, u32 *first, u32 *is_alone)
+{
+	return domain_at(domain)->attended ? first_attended_key(cpu, domain, first, is_alone) : 0;
+}
+
 /* Has this CPU run the first task in @queue of @domain that may. */
 static __always_inline bool take_first_attended(u32 domain, u32 queue)
 {

@@ -527,10 +527,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	turn_epoch(cctx, domain, now, runs_other);
 	move_waiting_attended();
 
-	if (policy == APPEASE_POLICY_CAS)
-		key = find_unhappiest(cpu, cctx, prev, &standing);
-	else
-		key = domain_at(domain)->attended ? first_attended_key(cpu, domain, &first, &is_alone) : 0;
+	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
+					     waiting_attended_key(cpu, domain, &first, &is_alone);
 	/* The verifier does not know that nobody has no standing. */
 	if (!prev)
 		standing.attended = false;
@@ -633,7 +631,7 @@ static __always_inline bool stays_displaced(struct cpu_ctx *cctx)
 	charge(p, tctx, mono, &standing);
 	if (tctx->lane != APPEASE_LANE_ATTENDED || !standing.attended)
 		return false;
-	key = domain_at(0)->attended ? first_attended_key(0, 0, &first, NULL) : 0;
+	key = waiting_attended_key(0, 0, &first, NULL);
 	if (key) {
 		own = fair_queue_of(tctx->turn_for);
 		if (displaces(first, key, own, standing.key))
