@@ -126,11 +126,12 @@ fn measure(out: &Path, events: u64, growing: &[Growing], under: &[SchedulerName]
     if growing.contains(&Growing::Locks) {
         let all = scale::measure_placing(events, |placing| {
             eprintln!(
-                "{:>16} {:>8} {:>8.0} ns a decision, {:.1} CPUs looked at ({} at most), {:.3} domains, {:.2} locks, \
+                "{:>16} {:>8} {:>8.0} ns a decision, {:.0} on machines apart, {:.1} CPUs looked at ({} at most), {:.3} domains, {:.2} locks, \
                  {:.0} ns waited ({} at most)",
                 format!("{:?}", placing.queues),
                 placing.cpus,
                 placing.decision_ns,
+                placing.apart_ns,
                 placing.cpu_looks,
                 placing.most_cpu_looks,
                 placing.domain_looks,

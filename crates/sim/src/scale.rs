@@ -181,6 +181,8 @@ pub struct Placing {
     pub decisions: u64,
     /// Host time for each decision, ns.
     pub decision_ns: f64,
+    /// The same where each cache is a machine of its own, ns: as much state, of which no machine has more than one cache's.
+    pub apart_ns: f64,
     /// CPUs that a wake-up looked at that found no idle one, on the average.
     pub cpu_looks: f64,
     /// And at most.
@@ -195,21 +197,46 @@ pub struct Placing {
     pub longest_wait_ns: u64,
 }
 
+fn placing_scenario(queues: Queues, cpus: u64, events: u64) -> Result<Scenario, crate::Error> {
+    let caches = if queues == Queues::OfAll { 1 } else { cpus.div_ceil(CPUS_OF_A_CACHE) };
+    let cgroup = queues == Queues::OfCachesInCgroup;
+    let more = format!("caches = {caches}\nlocks = true\ncgroup = {cgroup}\n");
+    Scenario::parse(&Axis::Cpus.text(cpus, events, true, LOCKS_START_S, &more), "scale")
+}
+
+/// Host time for each decision on so many machines that know nothing of each other, ns. Their events happen by turns, one of each.
+///
+/// A kernel's CPU has its own tasks in its own caches. Here one CPU of the host decides for all, so each decision needs lines that it had
+/// last thousands of decisions ago, and waits for memory. So it does for machines apart, whose state is as large and somewhat larger. What
+/// a decision costs more than that on one machine of as many CPUs is work that grows, the scheduler's or the simulation's.
+fn apart_once(scenario: &Scenario, machines: u64) -> f64 {
+    let mut all: Vec<Simulation> =
+        (0..machines).map(|nth| Simulation::new(scenario, SchedulerName::Appease, Some(nth))).collect();
+    all.iter_mut().for_each(|machine| machine.run_until((scenario.settle_s.get_ref() * SECOND as f64) as u64));
+    let decisions = |all: &[Simulation]| all.iter().map(|machine| machine.counts().decisions).sum::<u64>();
+    let (before, began_s) = (decisions(&all), cpu_time_s());
+    // All of them end at the same time, but not with the same event.
+    while all.iter_mut().map(|machine| u32::from(machine.step())).sum::<u32>() > 0 {}
+    let taken_s = cpu_time_s() - began_s;
+    taken_s * 1e9 / (decisions(&all) - before).max(1) as f64
+}
+
 /// Measures what placing tasks costs on a machine of so many CPUs, with about so many events.
 ///
 /// # Errors
 ///
 /// When the scenario cannot be made.
 pub fn placing(queues: Queues, cpus: u64, events: u64) -> Result<Placing, crate::Error> {
-    let caches = if queues == Queues::OfAll { 1 } else { cpus.div_ceil(CPUS_OF_A_CACHE) };
-    let cgroup = queues == Queues::OfCachesInCgroup;
-    let more = format!("caches = {caches}\nlocks = true\ncgroup = {cgroup}\n");
-    let text = Axis::Cpus.text(cpus, events, true, LOCKS_START_S, &more);
-    let scenario = Scenario::parse(&text, "scale")?;
-    let (mut counts, mut effort, mut taken_s) = (Counts::default(), Effort::default(), f64::INFINITY);
+    let scenario = placing_scenario(queues, cpus, events)?;
+    let machines = cpus.div_ceil(CPUS_OF_A_CACHE);
+    let one_cache = placing_scenario(Queues::OfCaches, cpus.min(CPUS_OF_A_CACHE), events / machines)?;
+    let (mut counts, mut effort, mut taken_s, mut apart_ns) =
+        (Counts::default(), Effort::default(), f64::INFINITY, f64::INFINITY);
     for _ in 0..RUNS {
         let (happened, spent, this_s) = observed_once(&scenario, SchedulerName::Appease);
         (counts, effort, taken_s) = (happened, spent, taken_s.min(this_s));
+        // In turns, so that what else the host does slows both.
+        apart_ns = apart_ns.min(apart_once(&one_cache, machines));
     }
     let each = |number: f64| number / counts.decisions.max(1) as f64;
     Ok(Placing {
@@ -217,6 +244,7 @@ pub fn placing(queues: Queues, cpus: u64, events: u64) -> Result<Placing, crate:
         cpus,
         decisions: counts.decisions,
         decision_ns: each(taken_s * 1e9),
+        apart_ns,
         cpu_looks: effort.cpu_looks as f64 / effort.searches.max(1) as f64,
         most_cpu_looks: effort.most_cpu_looks,
         domain_looks: each(effort.domain_looks as f64),

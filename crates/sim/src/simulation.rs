@@ -181,7 +181,7 @@ impl Simulation {
     }
 
     /// One event; `false` when the time is over.
-    fn step(&mut self) -> bool {
+    pub(crate) fn step(&mut self) -> bool {
         let Some((at_ns, id, event)) = self.events.pop().filter(|&(at_ns, ..)| at_ns < self.end_ns) else {
             self.machine.now_ns = self.end_ns;
             return false;
