@@ -82,7 +82,7 @@ struct armed {
 	u32 next_slot;
 	u64 last_id;
 	u64 lifts;	/* lifts so far: somebody who is queued already may have to be moved */
-	u64 moves;	/* so many times a thread that waits has got a request by another one of its process, see place_anew() */
+	u64 moves;	/* so many times a task that waits has got a request by another one, see place_anew() */
 	u64 moved_from;	/* the queue of the latest */
 	u64 moved_pid;	/* and the thread */
 	u64 listeners;	/* so many times TCP sockets began or ceased to listen */

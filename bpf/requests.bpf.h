@@ -44,16 +44,22 @@ static __always_inline u64 argument(void *ctx, u32 n)
 	return value;
 }
 
-/* The current task's file at descriptor @fd; it is not held. */
-static __always_inline struct file *try_file_at(u64 fd)
+/* The file of @task, which can be read, at descriptor @fd; it is not held. */
+static __always_inline struct file *try_file_of(struct task_struct *task, u64 fd)
 {
-	struct fdtable *table = readable((void *)bpf_get_current_task(), struct task_struct)->files->fdt;
+	struct fdtable *table = task->files->fdt;
 	struct file *file = NULL;
 
 	if (fd >= table->max_fds)
 		return NULL;
 	bpf_probe_read_kernel(&file, sizeof(file), (struct file **)table->fd + fd);
 	return file ? readable(file, struct file) : NULL;
+}
+
+/* The current task's. */
+static __always_inline struct file *try_file_at(u64 fd)
+{
+	return try_file_of(readable((void *)bpf_get_current_task(), struct task_struct), fd);
 }
 
 static __always_inline struct appease_process *try_current_process(void)
@@ -302,31 +308,32 @@ __noinline int note_thread(const struct appease_process *process __arg_nonnull)
 	return 0;
 }
 
-/*
- * The current process has got a request. If another one of its threads read it, the first one, which does the work, may be waiting
- * for a CPU by what it served before, and nothing wakes it up: its place in the queue is to be by this one. Of a display server
- * that was about to show a player's picture, keys waited until it was the player's turn.
- */
-static __always_inline void place_anew(void)
+/* What somebody waits for now has come to @task: if that waits for a CPU, by what it did before, its place in the queue is to be a new one. */
+static __always_inline void place_anew(struct task_struct *task)
 {
-	struct task_struct *first;
 	struct scx_dispatch_q *queue;
-	u64 ids;
 
-	if (policy != APPEASE_POLICY_APPEASE)
+	if (policy != APPEASE_POLICY_APPEASE || !bpf_core_field_exists(task->scx))
 		return;
-	ids = bpf_get_current_pid_tgid();
-	if (ids >> 32 == (u32)ids)
-		return;
-	first = readable(bpf_get_current_task_btf(), struct task_struct)->group_leader;
-	if (!bpf_core_field_exists(first->scx))
-		return;
-	queue = BPF_CORE_READ(first, scx.dsq);
+	queue = BPF_CORE_READ(task, scx.dsq);
 	if (!queue)
 		return;
 	armed.moved_from = BPF_CORE_READ(queue, id);
-	armed.moved_pid = ids >> 32;
+	armed.moved_pid = BPF_CORE_READ(task, pid);
 	__sync_fetch_and_add(&armed.moves, 1);
+}
+
+/*
+ * The current process has got a request. If another one of its threads read it, the first one, which does the work, may be waiting
+ * for a CPU, and nothing wakes it up. Of a display server that was about to show a player's picture, keys waited until it was the
+ * player's turn.
+ */
+static __always_inline void place_first_anew(void)
+{
+	u64 ids = bpf_get_current_pid_tgid();
+
+	if (ids >> 32 != (u32)ids)
+		place_anew(readable(bpf_get_current_task_btf(), struct task_struct)->group_leader);
 }
 
 /*
@@ -401,7 +408,7 @@ static __always_inline u32 open_request(struct appease_process *process, const s
 	tell_current_wanted(process);
 	arm(now);
 	if (access == APPEASE_READ)
-		place_anew();
+		place_first_anew();
 	count(APPEASE_CNT_OPENED);
 	return opened;
 }

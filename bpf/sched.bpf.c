@@ -411,8 +411,8 @@ __noinline int move_lifted_in(u32 domain, u64 mono)
 }
 
 /*
- * Moves tasks that hold what an attended one waits for from the queues of the other lanes to that of the attended, and a thread
- * to its new place if its process has got a request, see place_anew(). Global, as are others that ops.dispatch() calls: the verifier looks
+ * Moves tasks that hold what an attended one waits for from the queues of the other lanes to that of the attended, and a task
+ * to its new place if somebody waits for it now, see place_anew(). Global, as are others that ops.dispatch() calls: the verifier looks
  * through them once, not for each state of who calls.
  */
 __noinline int move_waiting_attended(void)

@@ -286,30 +286,81 @@ static __always_inline void note_feeder(const struct stamp_key *key)
 		ends->writer = current_tgid();
 }
 
+/* From kernel headers; constants do not travel in BTF. */
+#define FMODE_WRITE 2
+#define STDOUT_FILENO 1
+/* Of each generation of a family, so many are looked at, the youngest first: few pipelines are longer. */
+#define RELATIVES_LOOKED_AT 32
+
+/* Of the children of @parent, the process whose standard output is the pipe @pipe; 0: none. Their list is read as it is, and may change. */
+static __always_inline u32 child_printing_into(struct task_struct *parent, u64 pipe)
+{
+	u64 head = (u64)parent + bpf_core_field_offset(struct task_struct, children), at = (u64)parent->children.prev;
+	u32 i;
+
+	bpf_for(i, 0, RELATIVES_LOOKED_AT) {
+		struct task_struct *child;
+		struct file *file;
+
+		if (!at || at == head)
+			return 0;
+		child = readable((void *)(at - bpf_core_field_offset(struct task_struct, sibling)), struct task_struct);
+		file = try_file_of(child, STDOUT_FILENO);
+		if (file && (u64)file->private_data == pipe && file->f_mode & FMODE_WRITE)
+			return child->tgid;
+		at = (u64)child->sibling.prev;
+	}
+	return 0;
+}
+
+/*
+ * Who fills the pipe @key, of which nothing is known: its writer wrote before anybody was served. Who reads it started it, or both were
+ * started by one, such as the shell of a pipeline.
+ */
+static __noinline u32 writer_in_family(const struct stamp_key *key)
+{
+	struct task_struct *leader = readable(bpf_get_current_task_btf(), struct task_struct)->group_leader;
+	u32 writer;
+
+	if (!key)
+		return 0;
+	writer = child_printing_into(leader, key->a);
+	return writer ? writer : child_printing_into(leader->real_parent, key->a);
+}
+
 /* The current process plays, and read from the pipe @key: who fills it is attended, but what that one writes is not stamped. */
 static __noinline int attend_feeder(const struct stamp_key *key, const struct appease_process *process, u64 now)
 {
 	struct appease_process *feeder;
 	struct ends *ends;
 	struct task_struct *writer;
+	bool is_new;
 
 	if (!key || !process || !is_fed(process, now))
 		return 0;
-	ends = ends_of(key);
+	ends = bpf_map_lookup_elem(&ends_map, key);
+	if (!ends) {
+		ends = ends_of(key);
+		if (ends)
+			ends->writer = writer_in_family(key);
+	}
 	if (!ends || !ends->writer || ends->writer == current_tgid())
 		return 0;
 	writer = bpf_task_from_pid(ends->writer);
 	if (!writer)
 		return 0;
 	feeder = bpf_task_storage_get(&processes, writer->group_leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	is_new = feeder && !try_unexpired(&feeder->attention, now);
 	/* Somebody may wait for itself. */
 	if (feeder && feeder->attention.request_id != process->attention.request_id &&
-	    (is_fed(feeder, now) || !try_unexpired(&feeder->attention, now)) &&
-	    hand_on(process, current_tgid(), feeder, APPEASE_OBJECT_FEED, now)) {
+	    (is_new || is_fed(feeder, now)) && hand_on(process, current_tgid(), feeder, APPEASE_OBJECT_FEED, now)) {
 		feeder->context_id = 0;
 		feeder->gives_on = 0;
 		tell_wanted(&feeder->told, APPEASE_TOLD_WANTED, ends->writer);
 		count(APPEASE_CNT_PICKED_UP);
+		/* It may be in the middle of what is to be heard next. */
+		if (is_new)
+			place_anew(writer);
 	}
 	bpf_task_release(writer);
 	return 0;

@@ -30,6 +30,7 @@ pub fn all() -> Vec<Case> {
         case("sound recorded", records),
         case("sound's listener", listener),
         case("sound's feeders", feeders),
+        case("sound's feeder from before", former_feeder),
     ]
 }
 
@@ -124,5 +125,22 @@ fn feeders(stage: &mut Stage) -> Result<()> {
     stage.verdict("who fills the player's pipe", why(hops[0].1)?.must_be_attended(&origin, &hops[..1]));
     stage.verdict("who fills that one's", why(hops[1].1)?.must_be_attended(&origin, &hops));
     stage.verdict("who fills a pipe for nobody", why(nobodys.0.id())?.must_be_unattended());
+    Ok(())
+}
+
+/// Who fills the player's pipe wrote before anybody was served, and nothing since.
+fn former_feeder(stage: &mut Stage) -> Result<()> {
+    let link = stage.link(Kind::Pipe)?;
+    let mut feeder = Command::new("sh");
+    feeder.args(["-c", "head -c 60000 /dev/zero; sleep 60"]).stdout(link.writer.try_clone()?);
+    let feeder = feeder.spawn().map(Program).context("start sh")?;
+    // Longer than attention lasts: nobody is served when it writes, nor when the player starts.
+    clock::sleep_ms(5000);
+    let mut player = Program::start_with(link.reader.try_clone()?.into(), &["aplay", "-q"], "-", None)?;
+    let origin = Origin::new("audio", PLAYBACK, player.0.id());
+    clock::sleep_ms(1500);
+    stage.verdict("who plays", player.why()?.must_be_attended(&origin, &[]));
+    let id = feeder.0.id();
+    stage.verdict("who filled its pipe", why(id)?.must_be_attended(&origin, &[("feed", id)]));
     Ok(())
 }
