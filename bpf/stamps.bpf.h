@@ -288,11 +288,12 @@ static __always_inline void note_feeder(const struct stamp_key *key)
 
 /* From kernel headers; constants do not travel in BTF. */
 #define FMODE_WRITE 2
+/* As POSIX has it. */
 #define STDOUT_FILENO 1
 /* Of each generation of a family, so many are looked at, the youngest first: few pipelines are longer. */
 #define RELATIVES_LOOKED_AT 32
 
-/* Of the children of @parent, the process whose standard output is the pipe @pipe; 0: none. Their list is read as it is, and may change. */
+/* Of the children of @parent, the one that has the pipe @pipe as its standard output; 0: none. Their list is read as it is, and may change. */
 static __always_inline u32 child_printing_into(struct task_struct *parent, u64 pipe)
 {
 	u64 head = (u64)parent + bpf_core_field_offset(struct task_struct, children), at = (u64)parent->children.prev;
@@ -314,8 +315,8 @@ static __always_inline u32 child_printing_into(struct task_struct *parent, u64 p
 }
 
 /*
- * Who fills the pipe @key, of which nothing is known: its writer wrote before anybody was served. Who reads it started it, or both were
- * started by one, such as the shell of a pipeline.
+ * The process that fills the pipe @key, of which nothing is known, as it wrote before anybody was served: a child of the reader, or of
+ * the reader's parent, such as the shell of a pipeline.
  */
 static __noinline u32 writer_in_family(const struct stamp_key *key)
 {

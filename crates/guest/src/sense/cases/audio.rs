@@ -128,7 +128,7 @@ fn feeders(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
-/// Who fills the player's pipe wrote before anybody was served, and nothing since.
+/// The process that fills the player's pipe wrote before anybody was served, and nothing since.
 fn former_feeder(stage: &mut Stage) -> Result<()> {
     let link = stage.link(Kind::Pipe)?;
     let mut feeder = Command::new("sh");
@@ -139,8 +139,8 @@ fn former_feeder(stage: &mut Stage) -> Result<()> {
     let mut player = Program::start_with(link.reader.try_clone()?.into(), &["aplay", "-q"], "-", None)?;
     let origin = Origin::new("audio", PLAYBACK, player.0.id());
     clock::sleep_ms(1500);
-    stage.verdict("who plays", player.why()?.must_be_attended(&origin, &[]));
+    stage.verdict("the player", player.why()?.must_be_attended(&origin, &[]));
     let id = feeder.0.id();
-    stage.verdict("who filled its pipe", why(id)?.must_be_attended(&origin, &[("feed", id)]));
+    stage.verdict("its feeder", why(id)?.must_be_attended(&origin, &[("feed", id)]));
     Ok(())
 }
