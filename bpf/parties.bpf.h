@@ -267,6 +267,15 @@ static __always_inline void rise_to(struct party *party, u64 floor)
 		party->vtime = floor;
 }
 
+/*
+ * A limit keeps @party from running. It goes on a turn behind the clock: several CPUs may take one party at once
+ * before the first pays for its turn, and the refill of a period shows it to all of them at the same moment.
+ */
+static __always_inline void wait_for_refill(struct party *party, struct domain *domain)
+{
+	rise_to(party, domain->clock + party_charge(slice_ns, party->scale));
+}
+
 /* A task is about to be put into the queue of @party, the one at @index, in @domain. */
 static __always_inline void party_fills(struct party *party, u32 index, struct domain *domain, u64 credit, u64 now)
 {
@@ -368,7 +377,7 @@ static __noinline int least_of_word(struct party_look *look)
 		if (!knows_queues() && scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, look->domain, index)) <= 0)
 			continue;
 		if (nr_limits && is_limited(group_behind(index, party), look->now)) {
-			rise_to(party, domain_at(look->domain)->clock);
+			wait_for_refill(party, domain_at(look->domain));
 			continue;
 		}
 		look->best = index;

@@ -101,7 +101,7 @@ static __noinline u32 first_pinned(struct cpu_ctx *cctx, u32 cpu)
 		if (scx_bpf_dsq_nr_queued(pinned_queue(cpu, i)) <= 0)
 			continue;
 		if (nr_limits && is_limited(group_behind(index, party), now)) {
-			rise_to(party, domain_at(domain_of(cpu))->clock);
+			wait_for_refill(party, domain_at(domain_of(cpu)));
 			continue;
 		}
 		cctx->pinned_best = index;
