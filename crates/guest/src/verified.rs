@@ -1,7 +1,7 @@
 //! What the kernel's verifier had to do for our loaded programs: the figures that veristat calls instructions, from the
 //! kernel that loaded them; and how long a daemon takes to be in charge.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, process::Command};
 
 use anyhow::{Context, Result, anyhow, bail};
 use libbpf_rs::query::ProgInfoIter;
@@ -35,6 +35,11 @@ pub fn check_loads() -> Result<()> {
     // What a disk takes is the host's time, in which this machine's clock goes on: the first policy would have all of it.
     let program = format!("{TOOLS}/appease");
     fs::read(&program).with_context(|| format!("read {program}"))?;
+    // The same of its libraries.
+    let told = Command::new(&program).arg("--version").output().with_context(|| format!("run {program} --version"))?;
+    if !told.status.success() {
+        bail!("{program} --version: {}", told.status);
+    }
     for policy in POLICIES {
         let begin_ns = clock::now_ns();
         let started =
