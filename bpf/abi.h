@@ -405,6 +405,30 @@ struct appease_hog {
 };
 _Static_assert(sizeof(struct appease_hog) == 16, "appease_hog");
 
+/* What is said of a change; bits. */
+enum appease_change_flag {
+	APPEASE_CHANGE_INHERITED = 1,	/* the thread has record, nice value and slice from who started it */
+	APPEASE_CHANGE_OVER = 2,	/* all was given back */
+};
+
+/* What the backend by nice values has changed of a thread. */
+struct appease_change {
+	s32 base;	/* nice value before */
+	s32 given;	/* the one that it was given */
+	s32 former;	/* the one that it was given before that */
+	u32 flags;	/* enum appease_change_flag */
+	u64 slice_ns;	/* the slice that it was given in place of the kernel's own; 0: none */
+};
+_Static_assert(sizeof(struct appease_change) == 24, "appease_change");
+
+/* A thread that has one. */
+struct appease_changed {
+	u32 tid;
+	u32 tgid;
+	struct appease_change change;
+};
+_Static_assert(sizeof(struct appease_changed) == 32, "appease_changed");
+
 /* What a backend in user space says of a process. */
 struct appease_account {
 	u64 total_ns;	/* CPU time that it had since it began */

@@ -2,7 +2,8 @@
 
 use std::{env, path::PathBuf};
 
-const OBJECTS: [(&str, &str); 2] = [("../../bpf/sense.bpf.c", "sense"), ("../../bpf/sched.bpf.c", "sched")];
+const OBJECTS: [(&str, &str); 3] =
+    [("../../bpf/sense.bpf.c", "sense"), ("../../bpf/sched.bpf.c", "sched"), ("../../bpf/changes.bpf.c", "changes")];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=../../bpf");

@@ -360,6 +360,8 @@ impl Plain for raw::appease_ports {}
 impl Plain for raw::appease_identity {}
 impl Plain for raw::appease_news {}
 impl Plain for raw::appease_hog {}
+impl Plain for raw::appease_change {}
+impl Plain for raw::appease_changed {}
 impl Plain for raw::appease_account {}
 impl Plain for raw::appease_customer {}
 impl Plain for raw::appease_weight_key {}

@@ -14,6 +14,18 @@ pub enum Error {
          or start appease.service"
     )]
     NoNicePrivilege,
+    /// There is nowhere to keep what must outlast the daemon.
+    #[error("{} is no BPF file system: mount one there (mount -t bpf bpf {}), as systemd does", path.display(), path.display())]
+    NoBpfFs {
+        /// Where it belongs.
+        path: std::path::PathBuf,
+    },
+    /// Somebody else has made our directory.
+    #[error("{} is no directory of root's alone, so what is in it may be another's: remove it (rm -r {})", path.display(), path.display())]
+    NotOurs {
+        /// The directory.
+        path: std::path::PathBuf,
+    },
     /// The kernel does not describe its own types.
     #[error(
         "this kernel has no BTF (/sys/kernel/btf/vmlinux): boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's are"

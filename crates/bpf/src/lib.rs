@@ -4,6 +4,7 @@
 //! and `policy` are the only ones with unsafe code.
 
 mod abi;
+mod changes;
 mod channels;
 mod clock;
 mod customers;
@@ -20,6 +21,7 @@ mod sensor;
 pub mod tasks;
 
 pub use abi::{Attention, Channel, Handler, Hop, LANES, Lane, LaneTimes, Lift, Lock, Object, Process, Request};
+pub use changes::{Change, Changed, Changes};
 pub use channels::*;
 pub use clock::Clock;
 pub use customers::*;
@@ -41,5 +43,8 @@ mod skeletons {
     }
     pub mod sched {
         include!(concat!(env!("OUT_DIR"), "/sched_skel.rs"));
+    }
+    pub mod changes {
+        include!(concat!(env!("OUT_DIR"), "/changes_skel.rs"));
     }
 }

@@ -11,5 +11,5 @@ use crate::{Error, backend::nice, lock::Lock, reserve};
 pub fn run(run_dir: &Path) -> Result<usize, Error> {
     Lock::refuse_if_held(run_dir)?;
     let (cpus, realtime) = reserve::take_back(Path::new("/"), run_dir)?;
-    Ok(nice::take_back(&nice::KernelTasks, run_dir)? + cpus + realtime)
+    Ok(nice::restore()? + cpus + realtime)
 }

@@ -15,10 +15,11 @@ use crate::{
 use crate::config::{BackendKind, Config};
 
 pub use appease_bpf::{
-    Access, Attention, BUCKETS, Begun, Buckets, Cgroup, Channel, Clock, ConfidenceOptions, Customer, CustomerId,
-    CustomerIs, Error as BpfError, Exit, Filter, Handler, Hits, Hog, HogNews, Hogs, Hop, LaneTimes, Latency, Lift,
-    Lock, MAX_RULES, MAX_WEIGHTS, MissingHook, News, Object, Policy, Process, Protocol, RULES_PER_TARGET, Raises,
-    Request, Rule, SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom, cpus_of_list,
+    Access, Attention, BUCKETS, Begun, Buckets, Cgroup, Change, Changed, Channel, Clock, ConfidenceOptions, Customer,
+    CustomerId, CustomerIs, Error as BpfError, Exit, Filter, Handler, Hits, Hog, HogNews, Hogs, Hop, LaneTimes,
+    Latency, Lift, Lock, MAX_RULES, MAX_WEIGHTS, MissingHook, News, Object, Policy, Process, Protocol,
+    RULES_PER_TARGET, Raises, Request, Rule, SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom,
+    cpus_of_list,
     features::{self, Features},
     tasks::{self, Class, Setting, Slice},
 };
@@ -224,7 +225,7 @@ impl Platform for Machine {
     }
 
     fn recover(&self, run_dir: &Path) -> Result<(), Error> {
-        let found = nice::take_back(&KernelTasks, run_dir)?;
+        let found = nice::restore()?;
         if found > 0 {
             info!("{found} threads have back the nice value and slice that a daemon has left changed which was killed");
         }
@@ -251,7 +252,7 @@ impl Platform for Machine {
                 Ok(Acting::Scx { guard, scheduler: Box::new(scheduler) })
             }
             BackendKind::Nice => {
-                let nice = Nice::new(KernelTasks, &config.sense, &config.run_dir);
+                let nice = Nice::new(KernelTasks::begin()?, &config.sense);
                 be_prompt();
                 Ok(Acting::Nice(Box::new(nice)))
             }

@@ -3,11 +3,10 @@
 //! The eyes tell of changes only; who is served is looked at now and then until nobody waits for it any more, and is charged
 //! then for its CPU time. Nothing is changed that its user has changed meanwhile, nor what is not scheduled by nice value.
 //!
-//! Invariants: whatever is changed says so itself (`mark`) or is in the journal before the change; dropping this takes all back.
+//! Invariants: the kernel has a record of a change with the thread before it is made (`bpf/changes.bpf.c`), and nothing else says that a
+//! change is ours; dropping this takes all back.
 
-mod journal;
 mod kernel;
-mod mark;
 #[cfg(test)]
 mod tests;
 mod thread;
@@ -16,24 +15,29 @@ mod wanted;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    path::Path,
 };
 
 use tracing::warn;
 
 pub use kernel::KernelTasks;
 use thread::Threads;
-pub use thread::take_back;
+use thread::take_back;
 use wanted::{LOOK_NS, Raised, Target, Wanted};
 
-use crate::seams::{BpfError, News, Policy, SenseOptions, Setting, Slice, Witness};
+use crate::seams::{BpfError, Change, Changed, News, Policy, SenseOptions, Setting, Slice, Witness};
+
+/// Gives back what a daemon has left changed that was killed; how many threads that were.
+///
+/// # Errors
+/// When its records cannot be read.
+pub fn restore() -> Result<usize, BpfError> {
+    KernelTasks::left()?.map_or(Ok(0), |tasks| take_back(&tasks))
+}
 
 /// Threads, as the kernel's own scheduler has them.
 pub trait Tasks {
     /// The threads of a process; none when it is gone.
     fn threads(&self, tgid: u32) -> Vec<u32>;
-    /// All threads on the machine.
-    fn all(&self) -> Vec<u32>;
     /// A thread's settings; `None` when it is gone.
     fn setting(&self, tid: u32) -> Option<Setting>;
     /// Sets nice value and slice of one that is scheduled by nice value.
@@ -46,8 +50,22 @@ pub trait Tasks {
     /// # Errors
     /// When it is gone or may not be changed.
     fn set_nice(&self, tid: u32, nice: i32) -> io::Result<()>;
-    /// When a thread began, in ticks since the machine's start.
-    fn began(&self, tid: u32) -> Option<u64>;
+    /// What of a thread has been changed.
+    fn change(&self, tid: u32) -> Option<Change>;
+    /// Notes that. Threads that it starts have it from the first moment on.
+    ///
+    /// # Errors
+    /// When it is gone, or the kernel refuses.
+    fn note(&self, tid: u32, change: Change) -> Result<(), BpfError>;
+    /// Nothing of a thread is changed any more.
+    fn erase(&self, tid: u32);
+    /// All threads of which something has been noted.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn changed(&self) -> Result<Vec<Changed>, BpfError>;
+    /// Nothing of any thread is changed any more, and notes need not outlast the daemon.
+    fn end(&self);
     /// CPU time of a process, ns; `None` when it is gone.
     fn process_time_ns(&self, tgid: u32) -> Option<u64>;
     /// The slice of who has not asked for another, ns; 0: this kernel has none that could be set.
@@ -58,6 +76,9 @@ pub trait Tasks {
 
 /// How often the load is read; the kernel takes it every 5 s.
 const LOAD_NS: u64 = 1_000_000_000;
+/// How often threads are looked at that have something though nobody waits for them. A record is erased at the third look after its
+/// process was let go at the latest.
+const SWEEP_NS: u64 = 2_000_000_000;
 /// Changes of threads for somebody's sake, a second, in the long run and at once. What is taken back is not limited: it is
 /// no more than was done.
 const CHANGES_EACH_S: u64 = 500;
@@ -83,6 +104,7 @@ pub struct Nice<T: Tasks> {
     served: BTreeMap<u32, Served>,
     avenrun: u64,
     load_ns: u64,
+    sweep_ns: u64,
     changes: Changes,
     put_off: u64,
     looks: u64,
@@ -91,13 +113,14 @@ pub struct Nice<T: Tasks> {
 
 impl<T: Tasks> Nice<T> {
     /// One that has done nothing yet. What an earlier one left must have been taken back.
-    pub fn new(tasks: T, options: &SenseOptions, run_dir: &Path) -> Self {
+    pub fn new(tasks: T, options: &SenseOptions) -> Self {
         Self {
             options: options.clone(),
-            threads: Threads::new(tasks, run_dir),
+            threads: Threads::new(tasks),
             served: BTreeMap::new(),
             avenrun: 0,
             load_ns: 0,
+            sweep_ns: 0,
             changes: Changes { left: CHANGES_AT_ONCE, at_ns: 0 },
             put_off: 0,
             looks: 0,
@@ -130,10 +153,15 @@ impl<T: Tasks> Nice<T> {
                 }
             }
         }
+        if now_ns >= self.sweep_ns && self.threads.has_records() {
+            self.sweep_ns = now_ns + SWEEP_NS;
+            self.threads.sweep(|tgid| self.served.contains_key(&tgid));
+        }
         let looks = self.served.values().filter_map(|one| one.look_ns);
         let closes = self.served.values().any(|one| one.is_over).then_some(now_ns + LOOK_NS);
         let load = (self.options.policy == Policy::Rbpe).then_some(self.load_ns);
-        looks.chain(closes).chain(load).min()
+        let sweep = self.threads.has_records().then_some(self.sweep_ns);
+        looks.chain(closes).chain(load).chain(sweep).min()
     }
 
     /// Policy rbpe goes by the load.
@@ -153,8 +181,7 @@ impl<T: Tasks> Nice<T> {
                 let one = self.served.entry(tgid).or_default();
                 (one.look_ns, one.is_over) = (Some(now_ns), false);
             }
-            News::Born { tgid, tid, parent_tgid, parent } => {
-                self.threads.born(tgid, tid, parent);
+            News::Born { tgid, parent_tgid, .. } => {
                 let of = self.served.get(&parent_tgid);
                 let (target, raised) = of.map(|of| (of.target, of.raised)).unwrap_or_default();
                 let one =
@@ -196,7 +223,7 @@ impl<T: Tasks> Nice<T> {
                 self.look_again(tgid, now_ns);
                 return Ok(());
             }
-            self.threads.apply(tgid, wanted.target, is_born);
+            self.threads.apply(tgid, wanted.target);
         }
         let is_over = wanted.target.is_none();
         if is_over {
@@ -245,7 +272,7 @@ impl<T: Tasks> Nice<T> {
 impl<T: Tasks> Drop for Nice<T> {
     fn drop(&mut self) {
         for tgid in self.served.keys() {
-            self.threads.apply(*tgid, Target::default(), self.served.get(tgid).is_some_and(|one| one.is_born));
+            self.threads.apply(*tgid, Target::default());
         }
         self.threads.end();
     }

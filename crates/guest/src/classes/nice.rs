@@ -31,6 +31,8 @@ const SOON_MS: u64 = 100;
 /// How long attention lasts, and some time to take it back; how long slices may be short, ms.
 const ATTENTION_MS: u64 = 4500;
 const LIMIT_S: u64 = 20;
+/// Slices that users may choose, ns: as short as that of who is served, one that looks much like it, and usual ones.
+const SLICES_NS: [u64; 5] = [300_000, 298_004, 6_000_000, 7_000_000, 8_000_000];
 
 /// A remote control, and who reads it.
 struct Stage {
@@ -38,6 +40,8 @@ struct Stage {
     reader: Task,
     /// Somebody else sets another nice value for this one.
     other: Task,
+    /// Of an ordinary user, who chose a slice for each.
+    strangers: Vec<(Task, u64)>,
 }
 
 pub fn check(verdicts: &mut Verdicts) -> Result<()> {
@@ -47,7 +51,10 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     let device = Device::new(Shape::Remote)?;
     let node = device.node("event")?;
     let by = format!("nice -n {BASE}");
-    let mut stage = Stage { device, reader: Task::bearer(&by, &node)?, other: Task::bearer(&by, &node)? };
+    let strangers = SLICES_NS.map(|slice_ns| Ok((Task::sleeper(&with_slice(slice_ns))?, slice_ns)));
+    let strangers = strangers.into_iter().collect::<Result<Vec<_>>>()?;
+    let mut stage = Stage { device, reader: Task::bearer(&by, &node)?, other: Task::bearer(&by, &node)?, strangers };
+    verdicts.tell("users have the slices that they chose", strangers_keep(&stage));
 
     for task in [&stage.reader, &stage.other] {
         let deadline = Deadline::after_s(LIMIT_S);
@@ -58,11 +65,13 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     let before = everybody()?;
     let ours = start(verdicts, &mut stage, "a daemon starts")?;
     verdicts.tell("nobody is changed by its start", are_as(&before, &[]));
+    verdicts.tell("no slice is, either", strangers_keep(&stage));
     serve(verdicts, &mut stage, &before)?;
     let (_, status) = ours.end_by(Signal::TERM)?;
     verdicts.tell("SIGTERM ends the daemon as it should", ended_by(status, Signal::TERM));
     verdicts.tell("all is given back at its end", are_as(&before, &[stage.other.pid()]));
     verdicts.tell("slices, too", slices_are_alike(&stage));
+    verdicts.tell("users keep the slices that they chose", strangers_keep(&stage));
 
     for (restores, name) in [(true, "appease restore"), (false, "the next daemon")] {
         let doomed = start(verdicts, &mut stage, &format!("a daemon starts, to be followed by {name}"))?;
@@ -84,6 +93,7 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
             next.end_by(Signal::TERM)?;
         }
         verdicts.tell(&format!("slices, too, by {name}"), slices_are_alike(&stage));
+        verdicts.tell(&format!("users keep theirs, by {name}"), strangers_keep(&stage));
     }
     Ok(())
 }
@@ -146,6 +156,26 @@ fn children_have(task: &Task, nice: i32) -> Result<()> {
 
 fn newest_child_has(task: &Task, nice: i32) -> Result<()> {
     has(*task.children().last().context("it has no child")?, nice)
+}
+
+/// The command that has an ordinary user's process begin with this slice, without words that contain spaces: `sched_setattr` is 314 on amd64.
+fn with_slice(slice_ns: u64) -> String {
+    let set = format!("$a=pack(\"LLQlLQQQ\",48,0,0,0,0,{slice_ns},0,0);syscall(314,0,$a,0)==0||die;exec(@ARGV)");
+    format!("setpriv --reuid 65534 --clear-groups perl -e {set}")
+}
+
+/// Nothing that they have set is taken for a change of ours.
+fn strangers_keep(stage: &Stage) -> Result<()> {
+    for (task, slice_ns) in &stage.strangers {
+        has(task.pid(), 0)?;
+        let found = slice_of(task.pid());
+        ensure!(
+            found.is_none_or(|found| found == *slice_ns),
+            "task {} chose slice {slice_ns}, and has {found:?}",
+            task.pid()
+        );
+    }
+    Ok(())
 }
 
 /// Readers and their children have the slice of who was never changed, where the kernel shows slices.

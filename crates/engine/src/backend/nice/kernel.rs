@@ -1,24 +1,44 @@
 //! The threads of this machine.
 
-use std::{fs, io, path::PathBuf};
+use std::{fs, io, path::Path, path::PathBuf};
 
-use appease_bpf::tasks;
+use appease_bpf::{Change, Changed, Changes, tasks};
 use appease_policy::elevation_avenrun;
 
 use super::Tasks;
-use crate::seams::{Setting, Slice};
+use crate::seams::{BpfError, Setting, Slice};
+
+/// Where systemd mounts the BPF file system.
+const BPFFS: &str = "/sys/fs/bpf";
+/// Our directory there.
+const OURS: &str = "appease";
 
 /// This machine's.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KernelTasks;
+pub struct KernelTasks {
+    changes: Changes,
+}
+
+impl KernelTasks {
+    /// Of which nothing is changed yet.
+    ///
+    /// # Errors
+    /// When there is no BPF file system to keep records in, or the kernel refuses.
+    pub fn begin() -> Result<Self, BpfError> {
+        Ok(Self { changes: Changes::begin(&Path::new(BPFFS).join(OURS))? })
+    }
+
+    /// With what a daemon has left changed that was killed; `None`: nothing.
+    ///
+    /// # Errors
+    /// When its records cannot be read.
+    pub fn left() -> Result<Option<Self>, BpfError> {
+        Ok(Changes::left(&Path::new(BPFFS).join(OURS))?.map(|changes| Self { changes }))
+    }
+}
 
 impl Tasks for KernelTasks {
     fn threads(&self, tgid: u32) -> Vec<u32> {
         numbered(format!("/proc/{tgid}/task").into())
-    }
-
-    fn all(&self) -> Vec<u32> {
-        numbered("/proc".into()).into_iter().flat_map(|tgid| self.threads(tgid)).collect()
     }
 
     fn setting(&self, tid: u32) -> Option<Setting> {
@@ -33,10 +53,24 @@ impl Tasks for KernelTasks {
         tasks::set_nice(tid, nice)
     }
 
-    fn began(&self, tid: u32) -> Option<u64> {
-        let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
-        // Fields are numbered as in proc(5); the name, which is the second, may contain anything.
-        stat.rsplit_once(") ")?.1.split(' ').nth(22 - 3)?.parse().ok()
+    fn change(&self, tid: u32) -> Option<Change> {
+        self.changes.of(tid)
+    }
+
+    fn note(&self, tid: u32, change: Change) -> Result<(), BpfError> {
+        self.changes.note(tid, change)
+    }
+
+    fn erase(&self, tid: u32) {
+        self.changes.erase(tid);
+    }
+
+    fn changed(&self) -> Result<Vec<Changed>, BpfError> {
+        self.changes.all()
+    }
+
+    fn end(&self) {
+        self.changes.end();
     }
 
     fn process_time_ns(&self, tgid: u32) -> Option<u64> {
@@ -78,8 +112,7 @@ mod tests {
     #[test]
     fn our_own_threads_are_found() {
         let own = std::process::id();
-        assert!(KernelTasks.threads(own).contains(&own) && KernelTasks.all().contains(&own));
-        assert!(KernelTasks.began(own).is_some_and(|ticks| ticks > 0));
-        assert!(KernelTasks.threads(u32::MAX >> 1).is_empty());
+        assert!(numbered(format!("/proc/{own}/task").into()).contains(&own));
+        assert!(numbered(format!("/proc/{}/task", u32::MAX >> 1).into()).is_empty());
     }
 }

@@ -15,6 +15,8 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 const DEFAULT_NS: u64 = 2_800_000;
 const ATTENTION_NS: u64 = 4 * SECOND;
+/// As short as that of who is served.
+const PROMPT_SLICE_NS: u64 = 300_000;
 
 // Scheduling policies by number (linux/sched.h).
 const OTHER: u32 = 0;
@@ -24,8 +26,10 @@ const DEADLINE: u32 = 6;
 
 /// What a test machine has.
 struct World {
-    /// Thread: its process, its settings, when it began.
-    tasks: RefCell<BTreeMap<u32, (u32, Setting, u64)>>,
+    /// Thread: its process, its settings.
+    tasks: RefCell<BTreeMap<u32, (u32, Setting)>>,
+    /// What the kernel keeps with threads. Like that, it outlasts a backend.
+    records: RefCell<BTreeMap<u32, Change>>,
     default_ns: u64,
     avenrun: Cell<u64>,
     /// What the daemon asked the kernel, reads and changes.
@@ -39,7 +43,6 @@ struct World {
     charged_ns: RefCell<BTreeMap<u32, u64>>,
     news: RefCell<Vec<News>>,
     raises: Cell<Raises>,
-    dir: tempfile::TempDir,
 }
 
 #[derive(Clone)]
@@ -49,6 +52,7 @@ impl Fake {
     fn new(default_ns: u64) -> Self {
         Self(Rc::new(World {
             tasks: RefCell::default(),
+            records: RefCell::default(),
             default_ns,
             avenrun: Cell::new(0),
             calls: Cell::new(0),
@@ -60,28 +64,36 @@ impl Fake {
             charged_ns: RefCell::default(),
             news: RefCell::default(),
             raises: Cell::default(),
-            dir: tempfile::tempdir().expect("a directory"),
         }))
     }
 
     fn backend(&self, policy: Policy) -> Nice<Self> {
         let options = SenseOptions { policy, ..SenseOptions::default() };
-        Nice::new(self.clone(), &options, self.0.dir.path())
+        Nice::new(self.clone(), &options)
     }
 
     fn add(&self, tid: u32, tgid: u32, nice: i32, policy: u32) {
         let slice_ns = if [OTHER, 3].contains(&policy) { self.0.default_ns } else { 0 };
-        self.0.tasks.borrow_mut().insert(tid, (tgid, Setting { policy, nice, slice_ns }, u64::from(tid) * 10));
+        self.0.tasks.borrow_mut().insert(tid, (tgid, Setting { policy, nice, slice_ns }));
     }
 
     /// A child, or a thread if `tgid` is the parent's: it has what its parent has.
     fn fork(&self, parent: u32, tid: u32, tgid: u32) {
-        let (parent_tgid, setting, _) = self.0.tasks.borrow()[&parent];
-        self.0.tasks.borrow_mut().insert(tid, (tgid, setting, u64::from(tid) * 10));
+        let parent_tgid = self.0.tasks.borrow()[&parent].0;
+        self.fork_untold(parent, tid, tgid);
         if self.0.changed.borrow().contains(&parent_tgid) {
             self.0.changed.borrow_mut().insert(tgid);
             self.0.news.borrow_mut().push(News::Born { tgid, tid, parent_tgid, parent });
         }
+    }
+
+    /// The same, and nobody tells of it.
+    fn fork_untold(&self, parent: u32, tid: u32, tgid: u32) {
+        let setting = self.0.tasks.borrow()[&parent].1;
+        self.0.tasks.borrow_mut().insert(tid, (tgid, setting));
+        let record = self.0.records.borrow().get(&parent).copied();
+        let inherited = record.map(|change| Change { is_inherited: true, ..change });
+        self.0.records.borrow_mut().extend(inherited.map(|change| (tid, change)));
     }
 
     fn renice(&self, tid: u32, nice: i32) {
@@ -155,10 +167,6 @@ impl Tasks for Fake {
         self.0.tasks.borrow().iter().filter(|(_, task)| task.0 == tgid).map(|(tid, _)| *tid).collect()
     }
 
-    fn all(&self) -> Vec<u32> {
-        self.0.tasks.borrow().keys().copied().collect()
-    }
-
     fn setting(&self, tid: u32) -> Option<Setting> {
         self.count();
         self.0.tasks.borrow().get(&tid).map(|task| task.1)
@@ -169,7 +177,7 @@ impl Tasks for Fake {
         self.0.changes.set(self.0.changes.get() + 1);
         let mut tasks = self.0.tasks.borrow_mut();
         // It obeys, also where the kernel would not: whom the backend leaves alone shall be its own doing.
-        let Some((_, setting, _)) = tasks.get_mut(&tid) else { return Err(io::ErrorKind::NotFound.into()) };
+        let Some((_, setting)) = tasks.get_mut(&tid) else { return Err(io::ErrorKind::NotFound.into()) };
         setting.nice = nice;
         setting.slice_ns = match slice {
             Slice::Absent => 0,
@@ -185,8 +193,35 @@ impl Tasks for Fake {
         Ok(())
     }
 
-    fn began(&self, tid: u32) -> Option<u64> {
-        self.0.tasks.borrow().get(&tid).map(|task| task.2)
+    fn change(&self, tid: u32) -> Option<Change> {
+        self.count();
+        self.0.records.borrow().get(&tid).copied()
+    }
+
+    fn note(&self, tid: u32, change: Change) -> Result<(), BpfError> {
+        self.count();
+        if !self.0.tasks.borrow().contains_key(&tid) {
+            return Err(BpfError::NoSuchProcess(tid));
+        }
+        self.0.records.borrow_mut().insert(tid, change);
+        Ok(())
+    }
+
+    fn erase(&self, tid: u32) {
+        self.0.records.borrow_mut().remove(&tid);
+    }
+
+    fn changed(&self) -> Result<Vec<Changed>, BpfError> {
+        self.count();
+        let tasks = self.0.tasks.borrow();
+        let of = |(tid, change): (&u32, &Change)| {
+            tasks.get(tid).map(|one| Changed { tid: *tid, tgid: one.0, change: *change })
+        };
+        Ok(self.0.records.borrow().iter().filter_map(of).collect())
+    }
+
+    fn end(&self) {
+        self.0.records.borrow_mut().clear();
     }
 
     fn process_time_ns(&self, tgid: u32) -> Option<u64> {
@@ -280,8 +315,10 @@ fn who_is_attended_is_raised_with_all_threads_and_has_its_own_again() {
     run(&mut backend, &fake, 8 * SECOND, 10 * SECOND);
     assert_eq!((fake.at(10), fake.at(11), fake.at(12)), ((5, DEFAULT_NS), (6, DEFAULT_NS), (6, DEFAULT_NS)));
     assert_eq!(fake.at(20), (0, DEFAULT_NS));
-    // Nothing is left to be looked at.
-    assert_eq!(backend.act(&mut fake.clone(), 10 * SECOND), None);
+    // Nothing is left to be looked at, when the records are gone.
+    run(&mut backend, &fake, 10 * SECOND, 18 * SECOND);
+    assert!(fake.0.records.borrow().is_empty());
+    assert_eq!(backend.act(&mut fake.clone(), 18 * SECOND), None);
 }
 
 #[test]
@@ -396,13 +433,10 @@ fn all_is_given_back_at_the_end_also_to_who_was_not_known_yet() {
         backend.act(&mut fake.clone(), SECOND);
         assert_eq!(fake.nice(10), -17);
         fake.fork(10, 30, 30);
-        if default_ns == 0 {
-            backend.act(&mut fake.clone(), SECOND);
-        }
         assert_eq!(fake.nice(30), -17);
         drop(backend);
         assert_eq!((fake.at(10), fake.at(30)), ((3, default_ns), (3, default_ns)));
-        assert_eq!(std::fs::read_dir(fake.0.dir.path()).expect("readable").count(), 0, "no file is left");
+        assert!(fake.0.records.borrow().is_empty(), "no record is left");
     }
 }
 
@@ -420,31 +454,69 @@ fn killed(fake: &Fake) {
 
 #[test]
 fn what_a_killed_one_left_is_taken_back_by_the_next() {
-    let fake = Fake::new(DEFAULT_NS);
-    fake.add(10, 10, 3, OTHER);
-    fake.add(11, 10, 4, OTHER);
-    fake.add(12, 10, 4, OTHER);
-    killed(&fake);
-    fake.renice(12, 9);
-    assert_eq!(take_back(&fake, fake.0.dir.path()).expect("readable"), 5);
-    let own = |nice| (nice, DEFAULT_NS);
-    assert_eq!([10, 11, 12, 30, 31].map(|tid| fake.at(tid)), [own(3), own(4), own(9), own(3), own(3)]);
-    assert_eq!(take_back(&fake, fake.0.dir.path()).expect("readable"), 0);
+    for default_ns in [DEFAULT_NS, 0] {
+        let fake = Fake::new(default_ns);
+        fake.add(10, 10, 3, OTHER);
+        fake.add(11, 10, 4, OTHER);
+        fake.add(12, 10, 4, OTHER);
+        killed(&fake);
+        fake.renice(12, 9);
+        // A command that a child of the served one starts by nice(1), when there is no daemon.
+        fake.fork_untold(31, 32, 32);
+        fake.renice(32, -7);
+        let changed = if default_ns > 0 { 6 } else { 5 };
+        assert_eq!(take_back(&fake).expect("readable"), changed);
+        let own = |nice| (nice, default_ns);
+        let found = [10, 11, 12, 30, 31, 32].map(|tid| fake.at(tid));
+        assert_eq!(found, [own(3), own(4), own(9), own(3), own(3), own(13)]);
+        assert_eq!(take_back(&fake).expect("readable"), 0);
+    }
 }
 
+/// Whatever a user has set of its own: nothing that another can write says that a change is ours.
 #[test]
-fn the_journal_serves_where_there_are_no_slices() {
-    let fake = Fake::new(0);
+fn nobody_is_given_anything_for_the_slice_that_it_has() {
+    for slice_ns in [PROMPT_SLICE_NS, 298_004, MS, 6 * MS, 7 * MS, 8 * MS] {
+        let fake = Fake::new(DEFAULT_NS);
+        fake.add(10, 10, 0, OTHER);
+        fake.add(20, 20, 0, OTHER);
+        for tid in [10, 20] {
+            fake.0.tasks.borrow_mut().get_mut(&tid).expect("there").1.slice_ns = slice_ns;
+        }
+        let mut backend = fake.backend(Policy::Appease);
+        fake.request(10, SECOND);
+        backend.act(&mut fake.clone(), SECOND);
+        assert_eq!((fake.at(10), fake.at(20)), ((-20, slice_ns), (0, slice_ns)));
+        std::mem::forget(backend);
+        take_back(&fake).expect("readable");
+        assert_eq!((fake.at(10), fake.at(20)), ((0, slice_ns), (0, slice_ns)));
+        let backend = fake.backend(Policy::Appease);
+        drop(backend);
+        assert_eq!((fake.at(10), fake.at(20)), ((0, slice_ns), (0, slice_ns)));
+    }
+}
+
+/// A child that is being started while its parent's is given back, and one of which nobody was told for want of room.
+#[test]
+fn what_children_have_is_given_back_also_if_nobody_told_of_them() {
+    let fake = Fake::new(DEFAULT_NS);
     fake.add(10, 10, 3, OTHER);
-    fake.add(11, 10, 4, OTHER);
-    fake.add(12, 10, 4, OTHER);
-    killed(&fake);
-    fake.renice(12, 9);
-    // Another thread by that number.
-    fake.0.tasks.borrow_mut().get_mut(&11).expect("there").2 += 1;
-    assert_eq!(take_back(&fake, fake.0.dir.path()).expect("readable"), 2);
-    assert_eq!([10, 11, 12, 30].map(|tid| fake.nice(tid)), [3, -16, 9, 3]);
-    assert_eq!(std::fs::read_dir(fake.0.dir.path()).expect("readable").count(), 0);
+    let mut backend = fake.backend(Policy::Appease);
+    fake.request(10, SECOND);
+    backend.act(&mut fake.clone(), SECOND);
+    fake.fork_untold(10, 30, 30);
+    let served = fake.at(10);
+    run(&mut backend, &fake, SECOND, 10 * SECOND);
+    assert_eq!((fake.at(10), fake.at(30)), ((3, DEFAULT_NS), (3, DEFAULT_NS)));
+    // The kernel copies the settings first, and the record a moment later.
+    let record = fake.0.records.borrow().get(&10).copied();
+    assert!(record.is_some_and(|change| change.is_over), "{record:?}");
+    fake.fork_untold(10, 31, 31);
+    fake.0.tasks.borrow_mut().get_mut(&31).expect("there").1 =
+        Setting { policy: OTHER, nice: served.0, slice_ns: served.1 };
+    run(&mut backend, &fake, 10 * SECOND, 20 * SECOND);
+    assert_eq!(fake.at(31), (3, DEFAULT_NS));
+    assert!(fake.0.records.borrow().is_empty());
 }
 
 #[test]
@@ -456,7 +528,6 @@ fn a_slice_that_a_user_chose_is_kept() {
     fake.request(10, SECOND);
     backend.act(&mut fake.clone(), SECOND);
     assert_eq!(fake.at(10), (-17, 5 * MS));
-    assert!(fake.0.dir.path().join("nice").exists(), "on record");
     run(&mut backend, &fake, SECOND, 20 * SECOND);
     assert_eq!(fake.at(10), (3, 5 * MS));
 }
@@ -554,7 +625,7 @@ fn rbpe_raises_by_the_load_and_lowers_by_time() {
     fake.read(10, 2 * SECOND);
     backend.act(&mut fake.clone(), 2 * SECOND);
     assert_eq!(fake.nice(10), -13);
-    assert!(fake.at(10).1.abs_diff(DEFAULT_NS) < DEFAULT_NS / 40, "the slice is what it was, but for the mark");
+    assert_eq!(fake.at(10).1, DEFAULT_NS, "the slice is what it was");
     // A child has what its parent has, and loses it with it.
     fake.fork(10, 30, 30);
     run(&mut backend, &fake, 2 * SECOND, 2 * SECOND + 1250 * MS);

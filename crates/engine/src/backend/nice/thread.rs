@@ -1,77 +1,62 @@
 //! Threads one by one: what each had, what it is given, and who else had a hand in it.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::collections::BTreeSet;
 
 use appease_policy::elevation_nice;
 use tracing::warn;
 
-use super::{
-    Tasks,
-    journal::{self, Entry, Journal},
-    mark::{Mark, Marks},
-    wanted::Target,
-};
-use crate::{
-    Error,
-    seams::{Setting, Slice},
-};
+use super::{Tasks, wanted::Target};
+use crate::seams::{BpfError, Change, Setting, Slice};
 
-/// Looks for marked threads, at the end: whose parents were not looked at yet while they were born.
+/// Looks for changed threads, at the end: some may be started while others are looked at.
 const SWEEPS: u32 = 3;
 const WORST: i32 = 19;
 
-/// A changed thread that carries no mark.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Record {
-    tgid: u32,
-    entry: Entry,
-}
-
-/// What is known of a thread that has something of ours.
-#[derive(Debug, Clone, Copy)]
-struct Known {
-    base: i32,
-    given: i32,
-}
+/// A slice shorter than any default one: its holder takes the CPU at a wake-up from who has the default.
+const PROMPT_NS: u64 = 300_000;
 
 /// All threads that have something of ours.
 pub(super) struct Threads<T: Tasks> {
     pub(super) tasks: T,
-    marks: Marks,
-    journal: Journal,
-    /// Threads without a mark, by number.
-    records: BTreeMap<u32, Record>,
+    /// 0: this kernel has no slices.
+    default_ns: u64,
     /// Whom somebody else has given another nice value since it was changed, with its process: until nobody waits for it.
     others: BTreeSet<(u32, u32)>,
+    /// Whether any thread may have a record.
+    has_records: bool,
+    /// Threads with a record whose processes were not served at the last sweep.
+    suspects: BTreeSet<u32>,
     changed: u64,
-    taken_back: u64,
+    given_back: u64,
     left_to_others: u64,
     failed: u64,
 }
 
 impl<T: Tasks> Threads<T> {
-    pub(super) fn new(tasks: T, run_dir: &Path) -> Self {
+    pub(super) fn new(tasks: T) -> Self {
         Self {
-            marks: Marks::new(tasks.default_slice_ns()),
+            default_ns: tasks.default_slice_ns(),
             tasks,
-            journal: Journal::new(journal::path(run_dir)),
-            records: BTreeMap::new(),
             others: BTreeSet::new(),
+            has_records: false,
+            suspects: BTreeSet::new(),
             changed: 0,
-            taken_back: 0,
+            given_back: 0,
             left_to_others: 0,
             failed: 0,
         }
     }
 
-    /// Gives all threads of a process what is wanted. `is_born`: the process is a child that has its settings from its parent.
-    pub(super) fn apply(&mut self, tgid: u32, target: Target, is_born: bool) {
+    /// Whether any thread may have something of ours, or a record of it.
+    pub(super) fn has_records(&self) -> bool {
+        self.has_records
+    }
+
+    /// Gives all threads of a process what is wanted.
+    pub(super) fn apply(&mut self, tgid: u32, target: Target) {
         for tid in self.tasks.threads(tgid) {
             if let Some(setting) = self.tasks.setting(tid) {
-                self.apply_one((tgid, tid), &setting, target, is_born);
+                self.apply_one((tgid, tid), &setting, target);
             }
         }
         if target.is_none() {
@@ -79,133 +64,144 @@ impl<T: Tasks> Threads<T> {
         }
     }
 
-    fn apply_one(&mut self, (tgid, tid): (u32, u32), setting: &Setting, target: Target, is_born: bool) {
-        let known = self.known(tid, setting);
-        if !setting.is_fair() {
-            // It counts no more, but when it is an ordinary one again.
-            if let Some(known) = known.filter(|known| target.is_none() && known.given == setting.nice) {
-                self.succeeded(self.tasks.set_nice(tid, known.base).is_ok(), target);
-            }
-            return;
-        }
-        if self.others.contains(&(tgid, tid)) {
-            return;
-        }
-        let base = match known {
-            None if target.is_none() => return,
-            None => setting.nice,
-            Some(known) if known.given == setting.nice => known.base,
-            Some(known) if is_born && is_relative(known, setting.nice) => {
-                (known.base + setting.nice - known.given).min(WORST)
-            }
-            Some(_) => return self.leave_to_others((tgid, tid), setting),
-        };
+    fn apply_one(&mut self, (tgid, tid): (u32, u32), setting: &Setting, target: Target) {
+        let change = self.tasks.change(tid);
         if target.is_none() {
-            let slice = if self.marks.read(setting.slice_ns).is_some() { Slice::Default } else { own_slice(setting) };
-            self.succeeded(self.tasks.set(tid, base, slice).is_ok(), target);
-            return;
-        }
-        self.give((tgid, tid), setting, base, target);
-    }
-
-    fn give(&mut self, (tgid, tid): (u32, u32), setting: &Setting, base: i32, target: Target) {
-        let given = elevation_nice(base, target.levels);
-        if self.marks.can_mark(setting.slice_ns) {
-            let Slice::Of(slice_ns) = self.marks.write(Mark { base, given }, target.prompt) else { return };
-            if (setting.nice, setting.slice_ns) != (given, slice_ns) {
-                self.succeeded(self.tasks.set(tid, given, Slice::Of(slice_ns)).is_ok(), target);
+            if let Some(change) = change {
+                self.give_back(tid, setting, change);
             }
             return;
         }
-        if setting.nice == given || !self.note(tgid, tid, base, given) {
+        if !setting.is_fair() || self.others.contains(&(tgid, tid)) {
             return;
         }
-        self.succeeded(self.tasks.set(tid, given, own_slice(setting)).is_ok(), target);
+        let base = match change {
+            None => setting.nice,
+            Some(change) => match own_nice(&change, setting) {
+                Some(nice) => nice,
+                None if change.is_over => setting.nice,
+                None => return self.leave_to_others((tgid, tid), setting, change),
+            },
+        };
+        self.give(tid, setting, base, change, target);
     }
 
-    /// What is known of a thread; its mark knows best.
-    fn known(&self, tid: u32, setting: &Setting) -> Option<Known> {
-        let marked = self.marks.read(setting.slice_ns).map(|mark| Known { base: mark.base, given: mark.given });
-        let noted = || self.records.get(&tid).map(|of| Known { base: of.entry.base, given: of.entry.given });
-        marked.or_else(noted)
-    }
-
-    /// Somebody else has set its nice value, and it keeps that. Only a mark is taken off.
-    fn leave_to_others(&mut self, (tgid, tid): (u32, u32), setting: &Setting) {
-        self.left_to_others += 1;
-        self.records.remove(&tid);
-        self.others.insert((tgid, tid));
-        if self.marks.read(setting.slice_ns).is_some() {
-            let _ = self.tasks.set(tid, setting.nice, Slice::Default);
+    fn give(&mut self, tid: u32, setting: &Setting, base: i32, change: Option<Change>, target: Target) {
+        let given = elevation_nice(base, target.levels);
+        let has_ours = change.is_some_and(|change| has_slice(&change, setting));
+        let is_default = self.default_ns > 0 && (has_ours || setting.slice_ns == self.default_ns);
+        let slice = match (is_default, target.prompt) {
+            (false, _) => own_slice(setting),
+            (true, true) => Slice::Of(PROMPT_NS),
+            (true, false) => Slice::Default,
+        };
+        let is_inherited = change.is_some_and(|change| change.is_inherited);
+        let slice_ns = (is_default && target.prompt).then_some(PROMPT_NS);
+        let former = change.map_or(given, |change| if change.given == given { change.former } else { change.given });
+        let wanted = Change { base, given, former, slice_ns, is_inherited, is_over: false };
+        if change == Some(wanted) && setting.nice == given && has_ours == slice_ns.is_some() {
+            return;
         }
-    }
-
-    /// Notes a change before it is made; false: it must not be made.
-    fn note(&mut self, tgid: u32, tid: u32, base: i32, given: i32) -> bool {
-        let Some(began) = self.tasks.began(tid) else { return false };
-        let entry = Entry { tid, began, base, given };
-        let live: Vec<Entry> = self.records.values().map(|record| record.entry).collect();
-        if let Err(error) = self.journal.note(&entry, live.into_iter()) {
-            if self.failed == 0 {
-                warn!("a nice value is left as it is, since its record cannot be written: {error}");
+        // Before the change: at no time has a thread anything that nobody knows of.
+        self.has_records = true;
+        if let Err(error) = self.tasks.note(tid, wanted) {
+            if self.failed == 0 && !matches!(error, BpfError::NoSuchProcess(_)) {
+                warn!("a nice value is left as it is, since it cannot be noted: {error}");
             }
             self.failed += 1;
-            return false;
+            return;
         }
-        self.records.insert(tid, Record { tgid, entry });
-        true
+        match self.tasks.set(tid, given, slice) {
+            Ok(()) => self.changed += 1,
+            // Mostly because the thread has ended.
+            Err(_) => self.failed += 1,
+        }
     }
 
-    /// A thread has what `parent` has: a mark came with it, a record did not.
-    pub(super) fn born(&mut self, tgid: u32, tid: u32, parent: u32) {
-        if let Some(of) = self.records.get(&parent).copied() {
-            self.note(tgid, tid, of.entry.base, of.entry.given);
+    /// Gives back what a thread has of ours; whether it had anything.
+    fn give_back(&mut self, tid: u32, setting: &Setting, change: Change) -> bool {
+        let had = give_back(&self.tasks, tid, setting, change);
+        match had {
+            Some(true) => self.given_back += 1,
+            Some(false) => self.failed += 1,
+            None => {}
         }
+        had == Some(true)
+    }
+
+    /// Somebody else has set its nice value, and it keeps that. Only a slice is taken back.
+    fn leave_to_others(&mut self, (tgid, tid): (u32, u32), setting: &Setting, change: Change) {
+        self.left_to_others += 1;
+        self.others.insert((tgid, tid));
+        if has_slice(&change, setting) {
+            let _ = self.tasks.set(tid, setting.nice, Slice::Default);
+        }
+        self.tasks.erase(tid);
+    }
+
+    /// Looks at every thread with a record whose process has not been served since the last look: one that was started just when its
+    /// parent's was given back has it still, and so has one of which nobody told. The rest of the records go.
+    pub(super) fn sweep(&mut self, is_served: impl Fn(u32) -> bool) {
+        let changed = match self.tasks.changed() {
+            Ok(changed) => changed,
+            Err(error) => {
+                warn!("{error}; what threads have that nobody waits for is given back later");
+                return;
+            }
+        };
+        self.has_records = !changed.is_empty();
+        let mut suspects = BTreeSet::new();
+        for one in changed.into_iter().filter(|one| !is_served(one.tgid)) {
+            // Of one that was just started there may be news to come.
+            suspects.insert(one.tid);
+            if !self.suspects.contains(&one.tid) {
+                continue;
+            }
+            let Some(setting) = self.tasks.setting(one.tid) else { continue };
+            if !self.give_back(one.tid, &setting, one.change) {
+                self.tasks.erase(one.tid);
+            }
+        }
+        self.suspects = suspects;
     }
 
     /// Nothing of a process is ours any more.
     pub(super) fn forget(&mut self, tgid: u32) {
-        self.records.retain(|_, record| record.tgid != tgid);
         self.others.retain(|(of, _)| *of != tgid);
-        if self.records.is_empty() {
-            self.journal.clear();
-        }
     }
 
-    /// Everything has been taken back that was known of; now the rest.
+    /// Everything has been given back that was known of; now the rest.
     pub(super) fn end(&mut self) {
-        for _ in 0..SWEEPS {
-            if sweep(&self.tasks, self.marks) == 0 {
-                break;
-            }
+        if let Err(error) = give_all_back(&self.tasks) {
+            warn!("{error}; \"appease restore\" gives back what threads have still");
+            return;
         }
-        self.records.clear();
-        self.journal.clear();
-    }
-
-    fn succeeded(&mut self, is_done: bool, target: Target) {
-        match (is_done, target.is_none()) {
-            // Mostly because the thread has ended.
-            (false, _) => self.failed += 1,
-            (true, true) => self.taken_back += 1,
-            (true, false) => self.changed += 1,
-        }
+        self.tasks.end();
     }
 
     pub(super) fn counters(&self) -> [(&'static str, u64); 4] {
         [
             ("threads changed", self.changed),
-            ("threads given back what they had", self.taken_back),
+            ("threads given back what they had", self.given_back),
             ("threads left to who else changed them", self.left_to_others),
             ("threads that could not be changed", self.failed),
         ]
     }
 }
 
-/// Whether a nice value is meant as so much worse than what its process saw as its own, as nice(1) sets it: nobody but root could
-/// have set one better than the base.
-fn is_relative(known: Known, nice: i32) -> bool {
-    known.given < nice && nice < known.base
+/// Whether the thread has the slice that it was given.
+fn has_slice(change: &Change, setting: &Setting) -> bool {
+    change.slice_ns == Some(setting.slice_ns)
+}
+
+/// The nice value that is a thread's own, without what it was given; `None`: somebody else has set the one that it has.
+fn own_nice(change: &Change, setting: &Setting) -> Option<i32> {
+    if setting.nice == change.given || (change.is_inherited && setting.nice == change.former) {
+        return Some(change.base);
+    }
+    // Meant as so much worse than what it saw as its own, as nice(1) sets it: nobody but root could have set one better than the base.
+    let is_relative = change.is_inherited && change.given < setting.nice && setting.nice < change.base;
+    is_relative.then(|| (change.base + setting.nice - change.given).min(WORST))
 }
 
 /// The slice of a thread whose user chose it, or that has none.
@@ -213,39 +209,49 @@ fn own_slice(setting: &Setting) -> Slice {
     if setting.slice_ns > 0 { Slice::Of(setting.slice_ns) } else { Slice::Absent }
 }
 
-/// Takes back what marked threads have; how many there were.
-fn sweep<T: Tasks>(tasks: &T, marks: Marks) -> usize {
-    if !marks.has_slices() {
-        return 0;
+/// Gives back what a thread has of ours, and notes that; whether that could be done. `None`: it has nothing.
+fn give_back<T: Tasks>(tasks: &T, tid: u32, setting: &Setting, change: Change) -> Option<bool> {
+    let nice = own_nice(&change, setting).unwrap_or(setting.nice);
+    let is_short = has_slice(&change, setting);
+    if nice == setting.nice && !is_short {
+        return None;
     }
-    let mut found = 0;
-    for tid in tasks.all() {
-        let Some(setting) = tasks.setting(tid) else { continue };
-        let Some(mark) = marks.read(setting.slice_ns) else { continue };
-        let nice = if mark.given == setting.nice { mark.base } else { setting.nice };
-        if tasks.set(tid, nice, Slice::Default).is_ok() {
-            found += 1;
-        }
-    }
-    found
+    let done = match (setting.is_fair(), is_short) {
+        // It counts no more, but when it is an ordinary one again.
+        (false, _) => tasks.set_nice(tid, nice),
+        (true, true) => tasks.set(tid, nice, Slice::Default),
+        (true, false) => tasks.set(tid, nice, own_slice(setting)),
+    };
+    // A child that is being started has nice value and record from before or after this; each of both is known by this one.
+    let _ = tasks.note(tid, Change { is_over: true, ..change });
+    Some(done.is_ok())
 }
 
-/// Takes back what a daemon has left changed that was killed; how many threads that were.
+/// Gives back what all threads have; how many that were.
+fn give_all_back<T: Tasks>(tasks: &T) -> Result<usize, BpfError> {
+    let mut all = 0;
+    for _ in 0..SWEEPS {
+        let mut found = 0;
+        for one in tasks.changed()? {
+            let Some(setting) = tasks.setting(one.tid) else { continue };
+            if give_back(tasks, one.tid, &setting, one.change) == Some(true) {
+                found += 1;
+            }
+        }
+        if found == 0 {
+            break;
+        }
+        all += found;
+    }
+    Ok(all)
+}
+
+/// Gives back what a daemon has left changed that was killed; how many threads that were.
 ///
 /// # Errors
-/// When its journal cannot be read.
-pub fn take_back<T: Tasks>(tasks: &T, run_dir: &Path) -> Result<usize, Error> {
-    let path = journal::path(run_dir);
-    let mut found = 0;
-    // A thread may be there more than once, and the last change may not have been made.
-    for entry in journal::read(&path)? {
-        let is_its = tasks.began(entry.tid) == Some(entry.began);
-        let has_it = is_its && tasks.setting(entry.tid).is_some_and(|setting| setting.nice == entry.given);
-        if has_it && tasks.set_nice(entry.tid, entry.base).is_ok() {
-            found += 1;
-        }
-    }
-    found += sweep(tasks, Marks::new(tasks.default_slice_ns()));
-    Journal::new(path).clear();
+/// When its records cannot be read.
+pub fn take_back<T: Tasks>(tasks: &T) -> Result<usize, BpfError> {
+    let found = give_all_back(tasks)?;
+    tasks.end();
     Ok(found)
 }
