@@ -6,6 +6,7 @@
  * it has the parent's nice value. Map and hook are pinned, so both outlast a daemon that is killed, and whoever comes next gives back by them.
  */
 #include "vmlinux.h"
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 #include "abi.h"
@@ -19,6 +20,12 @@ struct {
 	__type(value, struct appease_change);
 } changes SEC(".maps");
 
+/* The nice value of a child whose parent has @nice, and has asked that its children begin without it (SCHED_FLAG_RESET_ON_FORK). */
+static __always_inline s32 begun_with(s32 nice)
+{
+	return nice < 0 ? 0 : nice;
+}
+
 /* The kernel has copied the nice value already, and the child has not run yet. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(appease_inherit, struct task_struct *parent, struct task_struct *child)
@@ -29,6 +36,11 @@ int BPF_PROG(appease_inherit, struct task_struct *parent, struct task_struct *ch
 		return 0;
 	inherited = *its;
 	inherited.flags |= APPEASE_CHANGE_INHERITED;
+	if (BPF_CORE_READ_BITFIELD(parent, sched_reset_on_fork)) {
+		inherited.base = begun_with(inherited.base);
+		inherited.given = begun_with(inherited.given);
+		inherited.former = begun_with(inherited.former);
+	}
 	bpf_task_storage_get(&changes, child, &inherited, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	return 0;
 }

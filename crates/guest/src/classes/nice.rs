@@ -40,6 +40,8 @@ struct Stage {
     reader: Task,
     /// Somebody else sets another nice value for this one.
     other: Task,
+    /// Its children begin without a better nice value than 0.
+    resetting: Task,
     /// Of an ordinary user, who chose a slice for each.
     strangers: Vec<(Task, u64)>,
 }
@@ -53,10 +55,12 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     let by = format!("nice -n {BASE}");
     let strangers = SLICES_NS.map(|slice_ns| Ok((Task::sleeper(&with_slice(slice_ns))?, slice_ns)));
     let strangers = strangers.into_iter().collect::<Result<Vec<_>>>()?;
-    let mut stage = Stage { device, reader: Task::bearer(&by, &node)?, other: Task::bearer(&by, &node)?, strangers };
+    let resetting = Task::bearer(&format!("chrt --reset-on-fork --other 0 {by}"), &node)?;
+    let mut stage =
+        Stage { device, reader: Task::bearer(&by, &node)?, other: Task::bearer(&by, &node)?, resetting, strangers };
     verdicts.tell("users have the slices that they chose", strangers_keep(&stage));
 
-    for task in [&stage.reader, &stage.other] {
+    for task in [&stage.reader, &stage.other, &stage.resetting] {
         let deadline = Deadline::after_s(LIMIT_S);
         while nice_of(task.pid())? != BASE && !deadline.has_passed() {
             clock::sleep_ms(5);
@@ -89,6 +93,7 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
         }?;
         verdicts.tell(&format!("all is given back by {name}"), are_as(&before, &[stage.other.pid()]));
         verdicts.tell(&format!("also to children, by {name}"), children_have(&stage.reader, BASE));
+        verdicts.tell(&format!("and to such as begin anew, by {name}"), children_have(&stage.resetting, BASE));
         if let Some(next) = next {
             next.end_by(Signal::TERM)?;
         }
@@ -117,12 +122,13 @@ fn serve(verdicts: &mut Verdicts, stage: &mut Stage, before: &Settings) -> Resul
     // It was started at the same moment.
     clock::sleep_ms(SOON_MS);
     verdicts.tell("its child is served, too", newest_child_has(&stage.reader, SERVED));
-    let readers = [stage.reader.pid(), stage.other.pid()];
+    let readers = [stage.reader.pid(), stage.other.pid(), stage.resetting.pid()];
     verdicts.tell("nobody else is changed", are_as(before, &readers));
     stage.other.renice(OTHERS)?;
     clock::sleep_ms(ATTENTION_MS);
     verdicts.tell("who is not waited for any more has its own again", has(stage.reader.pid(), BASE));
     verdicts.tell("its child has what its parent had at first", children_have(&stage.reader, BASE));
+    verdicts.tell("a child that was to begin anew has no worse one", children_have(&stage.resetting, BASE));
     verdicts.tell("what somebody else has set is kept", has(stage.other.pid(), OTHERS));
     Ok(())
 }
