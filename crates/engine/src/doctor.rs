@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, path::Path};
 
 use crate::{
+    backend::nice,
     config::{BackendKind, Config, Policy},
     control::{Client, Missing, Status},
     names::Names,
@@ -184,6 +185,13 @@ fn backend(root: &Path, features: &Features) -> Vec<Finding> {
              kernel.sched_autogroup_enabled=0",
         ));
     }
+    // A line of it: what is mounted, where, its kind, and so on.
+    let mounts = std::fs::read_to_string(root.join("proc/self/mounts"));
+    let is_bpffs = |line: &str| line.split(' ').skip(1).take(2).eq([nice::BPFFS, "bpf"]);
+    if chosen == BackendKind::Nice && mounts.is_ok_and(|text| !text.lines().any(is_bpffs)) {
+        let error = appease_bpf::Error::NoBpfFs { path: nice::BPFFS.into() };
+        findings.push(Finding::obstacle(SUBJECT, error.to_string()));
+    }
     findings
 }
 
@@ -267,6 +275,7 @@ mod tests {
         let root = root(&[
             ("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64\n"),
             ("proc/sys/kernel/sched_autogroup_enabled", "1\n"),
+            ("proc/self/mounts", "sysfs /sys sysfs rw 0 0\ntmpfs /sys/fs/bpf tmpfs rw 0 0\n"),
         ]);
         let findings = examine_at(root.path(), None);
         let of = |subject: &str| {
@@ -277,7 +286,11 @@ mod tests {
         Warning: kernel 6.12.48+deb13-amd64 has no sched_ext: boot Linux 6.18 or later built with CONFIG_SCHED_CLASS_EXT=y (Debian: trixie-backports or sid); until then "appease run" acts by nice values (--backend nice)
         Good: nice is what "appease run" takes here
         Warning: the kernel groups tasks by session, and a nice value counts within a session only: sysctl -w kernel.sched_autogroup_enabled=0
+        Obstacle: /sys/fs/bpf is no BPF file system: mount one there (mount -t bpf bpf /sys/fs/bpf), as systemd does
         "#);
+        std::fs::write(root.path().join("proc/self/mounts"), "bpf /sys/fs/bpf bpf rw,mode=700 0 0\n")
+            .expect("writable");
+        assert!(examine_at(root.path(), None).iter().all(|one| !one.text.contains("BPF file system")));
     }
 
     #[test]

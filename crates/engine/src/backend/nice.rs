@@ -19,6 +19,7 @@ use std::{
 
 use tracing::warn;
 
+pub(crate) use kernel::BPFFS;
 pub use kernel::KernelTasks;
 use thread::Threads;
 use thread::take_back;

@@ -8,8 +8,8 @@ use appease_policy::elevation_avenrun;
 use super::Tasks;
 use crate::seams::{BpfError, Setting, Slice};
 
-/// Where systemd mounts the BPF file system.
-const BPFFS: &str = "/sys/fs/bpf";
+/// Where systemd mounts the BPF file system, in which records are pinned.
+pub(crate) const BPFFS: &str = "/sys/fs/bpf";
 /// Our directory there.
 const OURS: &str = "appease";
 
