@@ -383,19 +383,17 @@ enum appease_told {
 
 enum appease_news_kind {
 	APPEASE_NEWS_WANTED = 1,	/* tgid is to be served now */
-	APPEASE_NEWS_BORN,		/* tid, of process tgid, has what was changed of the task parent */
+	APPEASE_NEWS_BORN,		/* a thread of tgid has what was changed of one of parent_tgid */
 };
 
 /* What a backend in user space is told. */
 struct appease_news {
 	u32 kind;	/* enum appease_news_kind */
 	u32 tgid;
-	u32 tid;
 	u32 parent_tgid;
-	u32 parent;
 	u32 pad;
 };
-_Static_assert(sizeof(struct appease_news) == 24, "appease_news");
+_Static_assert(sizeof(struct appease_news) == 16, "appease_news");
 
 /* A realtime program that lets nobody else have its CPU. */
 struct appease_hog {
@@ -407,7 +405,7 @@ _Static_assert(sizeof(struct appease_hog) == 16, "appease_hog");
 
 /* What is said of a change; bits. */
 enum appease_change_flag {
-	APPEASE_CHANGE_INHERITED = 1,	/* the thread has record, nice value and slice from who started it */
+	APPEASE_CHANGE_INHERITED = 1,	/* the thread has record, nice value and slice from its parent */
 	APPEASE_CHANGE_OVER = 2,	/* all was given back */
 };
 

@@ -3,7 +3,7 @@
  * What the backend by nice values has changed of threads.
  *
  * The kernel keeps each record with its thread: no other program can write it, it ends with the thread, and a child has its parent's, as
- * it has the parent's nice value. Map and hook are pinned, so both outlast a daemon that is killed, and whoever comes next gives back by them.
+ * it has the parent's nice value. Map and hook are pinned, so both outlast a daemon that is killed, and the next one gives back by them.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_core_read.h>
@@ -20,7 +20,7 @@ struct {
 	__type(value, struct appease_change);
 } changes SEC(".maps");
 
-/* The nice value of a child whose parent has @nice, and has asked that its children begin without it (SCHED_FLAG_RESET_ON_FORK). */
+/* The nice value of a child, if its parent has @nice, and has asked that its children begin without it (SCHED_FLAG_RESET_ON_FORK). */
 static __always_inline s32 begun_with(s32 nice)
 {
 	return nice < 0 ? 0 : nice;

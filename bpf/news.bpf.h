@@ -81,9 +81,7 @@ static __always_inline void tell_born(struct task_struct *parent, struct task_st
 	one = try_news(APPEASE_NEWS_BORN, child->tgid);
 	if (!one)
 		return;
-	one->tid = child->pid;
 	one->parent_tgid = parent->tgid;
-	one->parent = parent->pid;
 	is_urgent = bpf_ringbuf_query(&news, BPF_RB_AVAIL_DATA) >= NEWS_URGENT;
 	bpf_ringbuf_submit(one, is_urgent ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }

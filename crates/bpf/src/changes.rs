@@ -36,7 +36,7 @@ pub struct Change {
     pub former: i32,
     /// The slice that it was given in place of the kernel's own, ns; `None`: it kept its own.
     pub slice_ns: Option<u64>,
-    /// Whether it has all that from who started it.
+    /// Whether it has all that from its parent.
     pub is_inherited: bool,
     /// Whether all was given back. Children that were being started meanwhile may have it still.
     pub is_over: bool,
@@ -92,7 +92,7 @@ impl Changes {
         Ok(records)
     }
 
-    /// The records that somebody has left in `dir` who was killed; `None`: there are none.
+    /// The records that a daemon has left in `dir` that was killed; `None`: there are none.
     ///
     /// # Errors
     /// When they cannot be read.

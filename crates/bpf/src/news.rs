@@ -28,12 +28,8 @@ pub enum News {
     Born {
         /// Its process, which may be new as well.
         tgid: u32,
-        /// The thread.
-        tid: u32,
         /// The process of the thread that it is a copy of.
         parent_tgid: u32,
-        /// That thread.
-        parent: u32,
     },
 }
 
@@ -60,10 +56,10 @@ impl Inbox {
 
 impl News {
     fn of(news: &raw::appease_news) -> Option<Self> {
-        let &raw::appease_news { kind, tgid, tid, parent_tgid, parent, .. } = news;
+        let &raw::appease_news { kind, tgid, parent_tgid, .. } = news;
         match kind {
             raw::APPEASE_NEWS_WANTED => Some(Self::Wanted { tgid }),
-            raw::APPEASE_NEWS_BORN => Some(Self::Born { tgid, tid, parent_tgid, parent }),
+            raw::APPEASE_NEWS_BORN => Some(Self::Born { tgid, parent_tgid }),
             _ => None,
         }
     }

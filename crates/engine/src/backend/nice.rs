@@ -21,8 +21,7 @@ use tracing::warn;
 
 pub(crate) use kernel::BPFFS;
 pub use kernel::KernelTasks;
-use thread::Threads;
-use thread::take_back;
+use thread::{Threads, take_back};
 use wanted::{LOOK_NS, Raised, Target, Wanted};
 
 use crate::seams::{BpfError, Change, Changed, News, Policy, SenseOptions, Setting, Slice, Witness};

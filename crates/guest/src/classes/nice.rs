@@ -31,7 +31,7 @@ const SOON_MS: u64 = 100;
 /// How long attention lasts, and some time to take it back; how long slices may be short, ms.
 const ATTENTION_MS: u64 = 4500;
 const LIMIT_S: u64 = 20;
-/// Slices that users may choose, ns: as short as that of who is served, one that looks much like it, and usual ones.
+/// Slices that users may choose, ns: as short as that of a process that is served, one that looks much like it, and usual ones.
 const SLICES_NS: [u64; 5] = [300_000, 298_004, 6_000_000, 7_000_000, 8_000_000];
 
 /// A remote control, and who reads it.
@@ -42,7 +42,7 @@ struct Stage {
     other: Task,
     /// Its children begin without a better nice value than 0.
     resetting: Task,
-    /// Of an ordinary user, who chose a slice for each.
+    /// Of an ordinary user, each with a slice of the user's choice.
     strangers: Vec<(Task, u64)>,
 }
 

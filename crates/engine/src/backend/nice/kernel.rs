@@ -1,6 +1,9 @@
 //! The threads of this machine.
 
-use std::{fs, io, path::Path, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use appease_bpf::{Change, Changed, Changes, tasks};
 use appease_policy::elevation_avenrun;

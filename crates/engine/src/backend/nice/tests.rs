@@ -15,7 +15,7 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MS;
 const DEFAULT_NS: u64 = 2_800_000;
 const ATTENTION_NS: u64 = 4 * SECOND;
-/// As short as that of who is served.
+/// As short as that of a process that is served.
 const PROMPT_SLICE_NS: u64 = 300_000;
 
 // Scheduling policies by number (linux/sched.h).
@@ -83,7 +83,7 @@ impl Fake {
         self.fork_untold(parent, tid, tgid);
         if self.0.changed.borrow().contains(&parent_tgid) {
             self.0.changed.borrow_mut().insert(tgid);
-            self.0.news.borrow_mut().push(News::Born { tgid, tid, parent_tgid, parent });
+            self.0.news.borrow_mut().push(News::Born { tgid, parent_tgid });
         }
     }
 

@@ -12,7 +12,7 @@ use crate::seams::{BpfError, Change, Setting, Slice};
 const SWEEPS: u32 = 3;
 const WORST: i32 = 19;
 
-/// A slice shorter than any default one: its holder takes the CPU at a wake-up from who has the default.
+/// A slice shorter than any default one: its holder takes the CPU at a wake-up from a task that has the default.
 const PROMPT_NS: u64 = 300_000;
 
 /// All threads that have something of ours.
@@ -24,7 +24,7 @@ pub(super) struct Threads<T: Tasks> {
     others: BTreeSet<(u32, u32)>,
     /// Whether any thread may have a record.
     has_records: bool,
-    /// Threads with a record whose processes were not served at the last sweep.
+    /// Threads with a record, of processes that were not served at the last sweep.
     suspects: BTreeSet<u32>,
     changed: u64,
     given_back: u64,
@@ -139,7 +139,7 @@ impl<T: Tasks> Threads<T> {
         self.tasks.erase(tid);
     }
 
-    /// Looks at every thread with a record whose process has not been served since the last look: one that was started just when its
+    /// Looks at every thread with a record, of processes that have not been served since the last look: one that was started just when its
     /// parent's was given back has it still, and so has one of which nobody told. The rest of the records go.
     pub(super) fn sweep(&mut self, is_served: impl Fn(u32) -> bool) {
         let changed = match self.tasks.changed() {
@@ -172,11 +172,9 @@ impl<T: Tasks> Threads<T> {
 
     /// Everything has been given back that was known of; now the rest.
     pub(super) fn end(&mut self) {
-        if let Err(error) = give_all_back(&self.tasks) {
+        if let Err(error) = take_back(&self.tasks) {
             warn!("{error}; \"appease restore\" gives back what threads have still");
-            return;
         }
-        self.tasks.end();
     }
 
     pub(super) fn counters(&self) -> [(&'static str, u64); 4] {
@@ -228,7 +226,10 @@ fn give_back<T: Tasks>(tasks: &T, tid: u32, setting: &Setting, change: Change) -
 }
 
 /// Gives back what all threads have; how many that were.
-fn give_all_back<T: Tasks>(tasks: &T) -> Result<usize, BpfError> {
+///
+/// # Errors
+/// When the records cannot be read.
+pub(super) fn take_back<T: Tasks>(tasks: &T) -> Result<usize, BpfError> {
     let mut all = 0;
     for _ in 0..SWEEPS {
         let mut found = 0;
@@ -243,15 +244,6 @@ fn give_all_back<T: Tasks>(tasks: &T) -> Result<usize, BpfError> {
         }
         all += found;
     }
-    Ok(all)
-}
-
-/// Gives back what a daemon has left changed that was killed; how many threads that were.
-///
-/// # Errors
-/// When its records cannot be read.
-pub fn take_back<T: Tasks>(tasks: &T) -> Result<usize, BpfError> {
-    let found = give_all_back(tasks)?;
     tasks.end();
-    Ok(found)
+    Ok(all)
 }
