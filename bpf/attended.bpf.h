@@ -310,10 +310,14 @@ struct {
 static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of(*cpu), *next;
+	enum stay stays;
 
-	if (!cctx || !cctx->stays)
+	if (!cctx)
 		return 0;
-	cctx->stays = 0;
+	stays = cctx->stays;
+	cctx->stays = STAYS_NOBODY;
+	if (stays != STAYS)
+		return 0;
 	next = cpu_ctx_of(cctx->next_cpu);
 	if (scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(*cpu), cctx->stays_in % FAIR_QUEUES)))
 		scx_bpf_kick_cpu(cctx->next_cpu, SCX_KICK_PREEMPT);
@@ -325,6 +329,22 @@ static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
 __noinline s32 init_stay_timer(u32 cpu)
 {
 	return ready_timer(stay_timers, cpu, stay_is_over);
+}
+
+/*
+ * @cpu, that of @cctx, has looked. If nobody waits for its turn any more, the CPU that was to come in its place may be called for others. Else it
+ * counts as called until the timer, and the next hop of a key, which goes to another CPU at once, goes to another cache.
+ */
+static __always_inline void settle_stay(s32 cpu, struct cpu_ctx *cctx)
+{
+	struct cpu_ctx *next;
+
+	if (cctx->stays != STAYS || scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(cpu), cctx->stays_in % FAIR_QUEUES)))
+		return;
+	cctx->stays = STAYED;
+	next = cpu_ctx_of(cctx->next_cpu);
+	if (next)
+		next->is_called = 0;
 }
 
 /* Whether this CPU, that of @cctx, has a turn to give to @p, which was woken here. One at a time. */
@@ -394,12 +414,12 @@ static __always_inline void call(struct task_struct *p, u32 queue, u32 domain, s
 	if (called)
 		called->is_called = 1;
 	if (timer && domain_of(here) == domain && has_turn_for(cctx, p) && (stay_ns = waits_for_waker(cctx))) {
-		cctx->stays = 1;
+		cctx->stays = STAYS;
 		cctx->stays_in = queue;
 		cctx->next_cpu = victim;
 		if (!bpf_timer_start(&timer->timer, stay_ns, 0))
 			return;
-		cctx->stays = 0;
+		cctx->stays = STAYS_NOBODY;
 	}
 	scx_bpf_kick_cpu(victim, SCX_KICK_PREEMPT);
 }

@@ -532,6 +532,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	/* The verifier does not know that nobody has no standing. */
 	if (!prev)
 		standing.attended = false;
+	if (!key)
+		settle_stay(cpu, cctx);
 	if (take_kernel(cpu, cctx, key || standing.attended, now)) {
 		if (standing.attended)
 			cctx->aside_pid = prev->pid;
@@ -571,6 +573,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	/* Also when its first may not run here: others behind it may. */
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
 	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(cpu, domain, now))) {
+		settle_stay(cpu, cctx);
 		goes_on_with(cpu, cctx, false);
 		if (key && !is_alone)
 			compare_soon(cpu, cctx, 0);

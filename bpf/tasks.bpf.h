@@ -124,6 +124,12 @@ struct {
 	__type(value, struct task_ctx);
 } task_ctxs SEC(".maps");
 
+/*
+ * Whether an attended task that was woken on a CPU waits for that one to come, before another one is told (call() in attended.bpf.h). STAYED: it has
+ * come, and no other task waits for it until the time is over.
+ */
+enum stay { STAYS_NOBODY, STAYS, STAYED };
+
 struct cpu_ctx {
 	u64 lane_ns[APPEASE_NR_LANES];	/* CPU time since the scheduler was attached; first, user space reads it */
 	u64 epoch_start_ns;
@@ -139,8 +145,8 @@ struct cpu_ctx {
 	u32 is_timed;	/* what runs is to end by the CPU's timer */
 	u32 timed_pid;	/* if it is that task; 0: whichever was to run next */
 	u64 releases;	/* ops.cpu_release() is at work: its programs count as the displaced task's */
-	u64 stays;	/* an attended task that was woken here may have this CPU before another one is told, see call() */
-	u32 stays_in;	/* its queue */
+	enum stay stays;	/* an attended task for it */
+	u32 stays_in;	/* the task's queue */
 	u32 woke_pid;	/* which task woke it; while one that did so has the CPU: */
 	u64 woke_ns;	/* when it first did; 0: not yet */
 	s32 next_cpu;	/* which one is told then */

@@ -88,7 +88,7 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
             let yardsticks = move |machines: &Machines, kernel: &str| yardsticks(machines, kernel, cpus);
             checks.push(Check::on(kernel, &name, yardsticks));
         }
-        for (cpus, caches) in [(1, 1), (4, 1), (4, 2), (8, 1)] {
+        for (cpus, caches) in [(1, 1), (4, 1), (4, 2), (8, 1), (8, 4)] {
             for (scenario, beside) in [("compile", "alone"), ("compile-typing", "beside_typing")] {
                 let build =
                     move |machines: &Machines, kernel: &str| compile(machines, kernel, scenario, (cpus, caches));
