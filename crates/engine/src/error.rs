@@ -10,11 +10,21 @@ pub enum Error {
     Bpf(#[from] appease_bpf::Error),
     /// There is one daemon per machine.
     #[error(
-        "appease is already running as process {pid}: ask it with \"appease status\", or stop it first (systemctl stop appease, or kill {pid})"
+        "appease is already running: process {pid} ({comm}) holds its lock; ask it with \"appease status\", or stop it first (systemctl stop appease, or kill {pid})"
     )]
     AlreadyRunning {
-        /// Its process id, as it wrote it; `?` while it is still writing.
-        pid: String,
+        /// Who holds the lock.
+        pid: u32,
+        /// Its name; empty if it has ended meanwhile.
+        comm: String,
+    },
+    /// The lock is held by a process that this one cannot see.
+    #[error(
+        "{path} is locked by a process that is not to be seen from here, in another container for one: end what holds it (lsof {path} outside names it)"
+    )]
+    LockHeld {
+        /// The lock.
+        path: PathBuf,
     },
     /// A file or directory of the daemon's own.
     #[error(

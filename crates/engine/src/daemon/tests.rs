@@ -450,10 +450,7 @@ fn a_second_daemon_is_refused_and_the_first_goes_on() {
         setting.connect().await.status().await.expect("conversation").expect("the first answers");
         refused.to_string()
     }));
-    assert!(
-        refused.starts_with(&format!("appease is already running as process {}:", std::process::id())),
-        "{refused}"
-    );
+    assert!(refused.starts_with(&format!("appease is already running: process {} (", std::process::id())), "{refused}");
     assert_eq!(setting.world.attachments.get(), 1);
 }
 
