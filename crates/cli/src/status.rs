@@ -31,14 +31,14 @@ pub fn text(status: &Status) -> String {
         text += &format!("open now: {}; unhappiness {}\n", latency::open(requests), time(requests.unhappiness_ns));
     }
     section(&mut text, "lanes", &lanes(status.lanes));
-    section(&mut text, "attended now", &attended(&status.attended));
+    section(&mut text, "attended now", &attended(&status.attended, status.attended_left_out));
     section(&mut text, "commands, by CPU time", &commands(&status.commands));
     let counters: Vec<Vec<String>> =
         status.counters.iter().map(|counter| vec![counter.name.clone(), format!(">{}", counter.value)]).collect();
     section(&mut text, "counters", &counters);
     section(&mut text, "not seen on this kernel", &missing(&status.missing));
     if status.restricted {
-        text += "\nProcesses of others are left out: ask as root for all of them.\n";
+        text += "\nProcesses of others and counters are left out, and the lanes are of a minute ago: ask as root for all of them.\n";
     }
     text
 }
@@ -50,7 +50,7 @@ fn lanes(lanes: LaneNs) -> Vec<Vec<String>> {
     lanes.by_name().into_iter().map(row).collect()
 }
 
-fn attended(processes: &[Attended]) -> Vec<Vec<String>> {
+fn attended(processes: &[Attended], left_out: u64) -> Vec<Vec<String>> {
     let row = |one: &Attended| {
         let mut row = vec![format!(">{}", one.pid), printable(&one.comm)];
         match &one.chain {
@@ -67,7 +67,8 @@ fn attended(processes: &[Attended]) -> Vec<Vec<String>> {
         }
         row
     };
-    processes.iter().map(row).collect()
+    let more = (left_out > 0).then(|| vec![format!("and {left_out} more")]);
+    processes.iter().map(row).chain(more).collect()
 }
 
 fn commands(commands: &[Command]) -> Vec<Vec<String>> {
@@ -152,6 +153,7 @@ mod tests {
                 Command { comm: "stress-ng-cpu".into(), lane_ns: [0, 0, 9_000_000_000, 0].into() },
                 Command { comm: "xterm".into(), lane_ns: [0, 1_200_000_000, 3_000, 0].into() },
             ],
+            attended_left_out: 0,
             requests: Some(RequestTotals { open: 3, customers: 2, unhappiness_ns: 34_000_000 }),
         }
     }
@@ -189,9 +191,16 @@ mod tests {
     #[test]
     fn the_rest_is_counted_and_restriction_told() {
         let command = status().commands[0].clone();
-        let status = Status { commands: vec![command; COMMANDS_SHOWN + 3], restricted: true, restarts: 2, ..status() };
+        let status = Status {
+            commands: vec![command; COMMANDS_SHOWN + 3],
+            restricted: true,
+            restarts: 2,
+            attended_left_out: 9,
+            ..status()
+        };
         let text = text(&status);
         assert!(text.contains("\n  and 3 more\n"), "{text}");
+        assert!(text.contains("\n  and 9 more\n"), "{text}");
         assert!(text.contains(", attached anew 2 times\n"), "{text}");
         assert!(text.ends_with("ask as root for all of them.\n"), "{text}");
     }

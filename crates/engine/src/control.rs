@@ -4,6 +4,7 @@
 //! are for root alone; so is every change.
 
 mod client;
+mod limits;
 mod people;
 mod server;
 mod wire;

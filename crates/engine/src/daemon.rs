@@ -5,6 +5,7 @@ mod customers;
 
 use std::{
     cell::{Cell, RefCell},
+    collections::HashSet,
     future::Future,
     os::fd::{BorrowedFd, OwnedFd},
     rc::Rc,
@@ -121,6 +122,7 @@ where
         requests,
         weights: RefCell::new(weights),
         seat_user: Cell::new(None),
+        told_lanes: Cell::new(None),
     });
     info!("ready: policy {} on backend {}, kernel {}", config.sense.policy, config.backend.name(), daemon.kernel);
     // Nobody to notify is as good.
@@ -199,6 +201,8 @@ struct Daemon<P: Platform> {
     weights: RefCell<Weights>,
     /// As the eyes know it.
     seat_user: Cell<Option<u32>>,
+    /// What others than root were told of the lanes, and when.
+    told_lanes: Cell<Option<(u64, LaneNs)>>,
 }
 
 /// What holds the kernel. Borrowed between awaits only.
@@ -209,7 +213,27 @@ struct Live<P: Platform> {
     restarts: u64,
 }
 
+/// Attended processes in one answer. It is written anew for each 256 bytes by which its buffer grows.
+const ATTENDED_TOLD: usize = 256;
+
+/// So long others than root are told the same of the lanes, and in whole seconds. Keys of a minute take a tenth of a second.
+const LANES_TOLD_NS: u64 = 60 * NS_PER_S;
+const NS_PER_S: u64 = 1_000_000_000;
+
 impl<P: Platform> Daemon<P> {
+    /// What others than root are told of the lanes: CPU time of what is served tells when somebody types, so it is told in coarse steps.
+    fn told_lanes(&self, lanes: LaneNs) -> LaneNs {
+        let now_ns = self.platform.now_ns();
+        if let Some((at_ns, told)) = self.told_lanes.get()
+            && now_ns.saturating_sub(at_ns) < LANES_TOLD_NS
+        {
+            return told;
+        }
+        let told = lanes.in_steps_of(NS_PER_S);
+        self.told_lanes.set(Some((now_ns, told)));
+        told
+    }
+
     /// Keeps the eyes and the backend going until the kernel ejects the latter.
     async fn watch(&self, mut answers: mpsc::UnboundedReceiver<HostAnswer>, reload: &Notify) -> Error {
         let mut exit = time::interval(EXIT_POLL);
@@ -342,20 +366,32 @@ impl<P: Platform> Reports for Daemon<P> {
         // A process may end between listing and looking.
         let processes: Vec<Process> =
             self.names.pids().into_iter().filter(visible).filter_map(|pid| live.eyes.process(pid).ok()?).collect();
-        let mut counters = live.eyes.counters().map_err(failed)?;
-        counters.extend(backend.counters().map_err(failed)?);
+        // What is counted tells when somebody types.
+        let mut counters = Vec::new();
+        if peer.uid == 0 {
+            counters = live.eyes.counters().map_err(failed)?;
+            counters.extend(backend.counters().map_err(failed)?);
+        }
         let commands = if peer.uid == 0 { backend.commands().map_err(failed)? } else { Default::default() };
         let mut commands: Vec<Command> =
             commands.into_iter().map(|(comm, times)| Command { comm, lane_ns: times.into() }).collect();
         commands.sort_by_key(|command| std::cmp::Reverse(command.lane_ns.total()));
         let customers = live.eyes.customers().map_err(failed)?;
         let reporter = self.reporter(&customers);
+        let attended = reporter.attended(&processes);
         let requests = if self.config.sense.policy.has_requests() {
-            let now_ns = self.platform.now_ns();
-            Some(latency::totals(&live.eyes.open_requests().map_err(failed)?, now_ns))
+            let seen: HashSet<u32> = customers
+                .iter()
+                .filter(|customer| peer.may_see(latency::owner(customer.id)))
+                .map(|customer| customer.slot)
+                .collect();
+            let mut open = live.eyes.open_requests().map_err(failed)?;
+            open.retain(|request| peer.uid == 0 || seen.contains(&request.customer));
+            Some(latency::totals(&open, self.platform.now_ns()))
         } else {
             None
         };
+        let lanes = backend.lanes().map_err(failed)?.into();
         Ok(Status {
             version: env!("CARGO_PKG_VERSION").into(),
             kernel: self.kernel.clone(),
@@ -366,9 +402,10 @@ impl<P: Platform> Reports for Daemon<P> {
             restarts: live.restarts,
             restricted: peer.uid != 0,
             missing: live.eyes.missing().into_iter().map(Missing::from).collect(),
-            lanes: backend.lanes().map_err(failed)?.into(),
+            lanes: if peer.uid == 0 { lanes } else { self.told_lanes(lanes) },
             counters: counters.into_iter().map(|(name, value)| Counter { name: name.into(), value }).collect(),
-            attended: reporter.attended(&processes),
+            attended_left_out: attended.len().saturating_sub(ATTENDED_TOLD) as u64,
+            attended: attended.into_iter().take(ATTENDED_TOLD).collect(),
             commands,
             requests,
         })

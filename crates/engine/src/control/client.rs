@@ -2,10 +2,12 @@
 
 use std::{
     io,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
 };
 
+use rustix::net;
 use serde::Serialize;
 use zlink::tokio::unix;
 
@@ -62,7 +64,7 @@ pub struct ChannelList {
 /// What came of requests, by customer and by channel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LatencyReport {
-    /// All customers together.
+    /// All customers together that the asker may see.
     pub total: Account,
     /// The same by channel; empty unless root asks.
     pub channels: Vec<ChannelLatency>,
@@ -72,6 +74,14 @@ pub struct LatencyReport {
     pub edges_ns: Vec<u64>,
     /// Whether customers were left out, because the asker is not root.
     pub restricted: bool,
+}
+
+/// Connects, and waits its turn where others do: whoever does not wait finds the queue full each time.
+fn connect(socket: &Path) -> io::Result<UnixStream> {
+    let stream = net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, net::SocketFlags::CLOEXEC, None)?;
+    net::sockopt::set_socket_timeout(&stream, net::sockopt::Timeout::Send, Some(PATIENCE))?;
+    net::connect(&stream, &net::SocketAddrUnix::new(socket)?)?;
+    Ok(stream.into())
 }
 
 /// A way to ask the daemon.
@@ -94,15 +104,19 @@ impl Client {
             .enable_all()
             .build()
             .map_err(|error| ClientError::Broken { socket: socket.clone(), reason: error.to_string() })?;
-        match runtime.block_on(unix::connect(&socket)) {
-            Ok(connection) => Ok(Self { people: People::new(Path::new("/")), socket, runtime, connection }),
-            Err(zlink::Error::Io(error))
-                if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) =>
-            {
-                Err(ClientError::NotRunning { socket })
+        let broken = |reason| ClientError::Broken { socket: socket.clone(), reason };
+        let stream = connect(&socket).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ClientError::NotRunning { socket: socket.clone() }
             }
-            Err(error) => Err(ClientError::Broken { socket, reason: error.to_string() }),
-        }
+            io::ErrorKind::WouldBlock => ClientError::Silent { socket: socket.clone() },
+            _ => broken(error.to_string()),
+        })?;
+        let stream = {
+            let _guard = runtime.enter();
+            unix::Stream::try_from(stream).map_err(|error| broken(error.to_string()))?
+        };
+        Ok(Self { people: People::new(Path::new("/")), socket, runtime, connection: unix::Connection::new(stream) })
     }
 
     /// The daemon and what it does.

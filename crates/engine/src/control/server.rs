@@ -1,11 +1,9 @@
 //! The daemon's side of the control socket.
 //!
-//! Each connection is a task of its own, for a limited time and only a few for each user, so that a client
-//! that never reads its answers keeps nobody else from asking.
+//! Each connection is a task of its own, for a limited time and only a few for each user (`limits.rs`), so that a client that never reads its
+//! answers, or never stops to ask, keeps nobody else from asking.
 
 use std::{
-    cell::RefCell,
-    collections::HashMap,
     convert::Infallible,
     fs, io,
     os::unix::fs::PermissionsExt,
@@ -19,19 +17,24 @@ use tokio::{
     net::{UnixListener, UnixStream},
     task, time,
 };
-use zlink::{ReadyListener, Server, tokio::unix::Stream};
+use zlink::{ReadyListener, Server};
 
-use super::wire::{
-    Account, Attended, Chain, ChannelLatency, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError,
-    Counter, CustomerName, CustomerRow, Handler, Handling, HopStep, LaneNs, LatencyPage, Lifted, Missing, Reloaded,
-    RequestTotals, Responses, Standing, Status, Times, Why,
+use super::{
+    limits::{CONNECTIONS_PER_USER, Limited, Place, Users},
+    wire::{
+        Account, Attended, Chain, ChannelLatency, ChannelPage, ChannelRow, ChannelWords, Command, Confidence,
+        ControlError, Counter, CustomerName, CustomerRow, Handler, Handling, HopStep, LaneNs, LatencyPage, Lifted,
+        Missing, Reloaded, RequestTotals, Responses, Standing, Status, Times, Why,
+    },
 };
 use crate::Error;
 
-/// Connections that one user may have at a time.
-const CONNECTIONS_PER_USER: u32 = 16;
 /// How long a connection may last.
 const CONNECTION_LIFE: Duration = Duration::from_secs(60);
+/// Connections that wait to be accepted. Beyond it connect(2) waits, and refusing all of them takes no longer than an answer may.
+const BACKLOG: i32 = 64;
+/// Pause after a connection that was refused: to connect and be refused without end shall not keep a CPU busy at the daemon's nice value.
+const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 /// Pause after a failure to accept, which comes from a lack of file descriptors and would repeat at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -89,13 +92,15 @@ impl Listener {
         }
         let listener = UnixListener::bind(path).map_err(failed("binding control socket"))?;
         let bound = Self { path: path.into(), listener };
+        rustix::net::listen(&bound.listener, BACKLOG)
+            .map_err(|errno| failed("shortening the queue of control socket")(errno.into()))?;
         fs::set_permissions(path, fs::Permissions::from_mode(0o666)).map_err(failed("opening to all users"))?;
         Ok(bound)
     }
 
     /// Serves for ever; must run inside a [`task::LocalSet`].
     pub(crate) async fn serve(&self, reports: Rc<dyn Reports>) -> Infallible {
-        let connections = Rc::new(RefCell::new(HashMap::new()));
+        let users = Users::default();
         loop {
             let accepted = async {
                 let (stream, _) = self.listener.accept().await?;
@@ -103,14 +108,20 @@ impl Listener {
                 Ok::<_, io::Error>((stream, peer))
             };
             match accepted.await {
-                Ok((stream, peer)) => match Place::take(&connections, peer.uid) {
-                    Some(place) => {
+                Ok((stream, peer)) => match users.admit(peer.uid) {
+                    Ok(place) => {
                         task::spawn_local(answer(stream, peer, Rc::clone(&reports), place));
                     }
-                    None => tracing::warn!(
-                        "user {} has {CONNECTIONS_PER_USER} connections to the control socket: one more is refused",
-                        peer.uid
-                    ),
+                    Err(full) => {
+                        if full.is_news {
+                            tracing::warn!(
+                                "user {} has {CONNECTIONS_PER_USER} connections to the control socket: more are refused",
+                                peer.uid
+                            );
+                        }
+                        drop(stream);
+                        time::sleep(REFUSED_PAUSE).await;
+                    }
                 },
                 Err(error) => {
                     tracing::warn!("a client of the control socket is refused: {error}");
@@ -128,40 +139,11 @@ impl Drop for Listener {
     }
 }
 
-type Connections = Rc<RefCell<HashMap<u32, u32>>>;
-
-/// One of the connections that a user may have.
-struct Place {
-    connections: Connections,
-    uid: u32,
-}
-
-impl Place {
-    fn take(connections: &Connections, uid: u32) -> Option<Self> {
-        let mut counts = connections.borrow_mut();
-        let count = counts.entry(uid).or_insert(0);
-        (*count < CONNECTIONS_PER_USER).then(|| {
-            *count += 1;
-            Self { connections: Rc::clone(connections), uid }
-        })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.connections.borrow_mut();
-        if let Some(count) = counts.get_mut(&self.uid) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.uid);
-            }
-        }
-    }
-}
-
-async fn answer(stream: UnixStream, peer: Peer, reports: Rc<dyn Reports>, _place: Place) {
-    let served =
-        async { Server::new(ReadyListener::new(Stream::try_from(stream)?), Service { peer, reports }).run().await };
+async fn answer(stream: UnixStream, peer: Peer, reports: Rc<dyn Reports>, place: Rc<Place>) {
+    let served = async {
+        let limited = Limited::new(stream, Rc::clone(&place))?;
+        Server::new(ReadyListener::new(limited), Service { peer, place, reports }).run().await
+    };
     match time::timeout(CONNECTION_LIFE, served).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => tracing::debug!("a client of user {}: {error}", peer.uid),
@@ -172,6 +154,7 @@ async fn answer(stream: UnixStream, peer: Peer, reports: Rc<dyn Reports>, _place
 /// One connection's view of the daemon.
 struct Service {
     peer: Peer,
+    place: Rc<Place>,
     reports: Rc<dyn Reports>,
 }
 
@@ -189,34 +172,42 @@ struct Service {
 )]
 impl Service {
     async fn status(&self) -> Result<Status, ControlError> {
+        self.place.pay().await;
         self.reports.status(self.peer)
     }
 
     async fn why(&self, pid: u32) -> Result<Why, ControlError> {
+        self.place.pay().await;
         self.reports.why(self.peer, pid)
     }
 
     async fn list_channels(&self, after: u32) -> Result<ChannelPage, ControlError> {
+        self.place.pay().await;
         self.reports.list_channels(self.peer, after)
     }
 
     async fn add_channel(&self, channel: ChannelWords) -> Result<ChannelRow, ControlError> {
+        self.place.pay().await;
         self.reports.add_channel(self.peer, channel).await
     }
 
     async fn remove_channel(&self, id: u32) -> Result<ChannelRow, ControlError> {
+        self.place.pay().await;
         self.reports.remove_channel(self.peer, id)
     }
 
     async fn remove_channel_by_words(&self, channel: ChannelWords) -> Result<ChannelRow, ControlError> {
+        self.place.pay().await;
         self.reports.remove_channel_by_words(self.peer, &channel)
     }
 
     async fn latency(&self, from: u32) -> Result<LatencyPage, ControlError> {
+        self.place.pay().await;
         self.reports.latency(self.peer, from)
     }
 
     async fn reload(&self) -> Result<Reloaded, ControlError> {
+        self.place.pay().await;
         self.reports.reload(self.peer)
     }
 }

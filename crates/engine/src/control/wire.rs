@@ -25,6 +25,18 @@ impl LaneNs {
         self.kernel + self.attended + self.other + self.idle
     }
 
+    /// In whole steps of so many nanoseconds.
+    #[must_use]
+    pub(crate) fn in_steps_of(self, step_ns: u64) -> Self {
+        let whole = |ns: u64| ns - ns % step_ns;
+        Self {
+            kernel: whole(self.kernel),
+            attended: whole(self.attended),
+            other: whole(self.other),
+            idle: whole(self.idle),
+        }
+    }
+
     /// Lane names and times, most urgent first.
     #[must_use]
     pub fn by_name(self) -> [(&'static str, u64); 4] {
@@ -59,19 +71,22 @@ pub struct Status {
     pub restricted: bool,
     /// Hooks that this kernel lacks.
     pub missing: Vec<Missing>,
-    /// CPU time by lane since the scheduler was attached.
+    /// CPU time by lane since the scheduler was attached. Unless root asks, as it was at most a minute ago, and in whole seconds.
     pub lanes: LaneNs,
-    /// What was counted.
+    /// What was counted. Empty unless root asks.
     pub counters: Vec<Counter>,
-    /// Processes in the attended lane now, most unhappy first.
+    /// Processes in the attended lane now, most unhappy first; so many of them.
     pub attended: Vec<Attended>,
+    /// How many more there are.
+    #[serde(default)]
+    pub attended_left_out: u64,
     /// CPU time by command name, most first. Empty unless root asks.
     pub commands: Vec<Command>,
-    /// Requests that are open; nothing under a policy that tells none apart.
+    /// Requests that are open, of the asker's own customers unless root asks; nothing under a policy that tells none apart.
     pub requests: Option<RequestTotals>,
 }
 
-/// Requests that are open, of all customers together.
+/// Requests that are open, of several customers together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, introspect::CustomType)]
 pub struct RequestTotals {
     /// How many.
@@ -358,7 +373,7 @@ pub struct CustomerName {
 /// Some of the customers, and what came of their requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, introspect::CustomType)]
 pub struct LatencyPage {
-    /// All customers together; on the first page alone.
+    /// All customers together that the asker may see; on the first page alone.
     pub total: Option<Account>,
     /// The same by channel; not unless root asks, for it tells when somebody types.
     pub channels: Vec<ChannelLatency>,

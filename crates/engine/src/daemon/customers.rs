@@ -31,7 +31,8 @@ impl<P: Platform> Daemon<P> {
         Ok(Facts { now_ns, customers: eyes.customers()?, latencies: eyes.latencies()?, open: eyes.open_requests()? })
     }
 
-    /// Customers from an id on. Everybody learns what comes of all together; the rest tells when somebody types.
+    /// Customers from an id on. But for root, everybody learns of one's own alone: even how many requests there are of all tells when
+    /// somebody types.
     pub(super) fn latency_page(&self, peer: Peer, from: u32) -> Result<LatencyPage, ControlError> {
         let policy = self.config.sense.policy;
         if !policy.has_requests() {
@@ -39,15 +40,17 @@ impl<P: Platform> Daemon<P> {
                 format!("policy {policy} tells no requests apart: response times are those of appease and cas");
             return Err(ControlError::Refused { reason });
         }
-        let facts = self.facts(&self.live.borrow().eyes).map_err(failed)?;
+        let mut facts = self.facts(&self.live.borrow().eyes).map_err(failed)?;
+        if peer.uid != 0 {
+            facts.keep(|id| peer.may_see(latency::owner(id)));
+        }
         let rules = self.channels.borrow();
         let channel = |slot: Slot| match rules.entry(slot).map(|entry| entry.spec.clone()) {
             // By the weight it is no other channel.
             Some(spec) => (Spec { weight: Weight::default(), ..spec.clone() }.to_string(), spec.weight.number()),
             None => (format!("channel {slot} (gone)"), Weight::default().number()),
         };
-        let is_visible = |id| peer.may_see(latency::owner(id));
-        let (customers, next) = facts.rows(from, PAGE, is_visible, &self.names, &channel);
+        let (customers, next) = facts.rows(from, PAGE, &self.names, &channel);
         let (total, channels) = (from == 0).then(|| facts.total(&channel)).unzip();
         Ok(LatencyPage {
             total,

@@ -414,6 +414,7 @@ fn daemon(setting: &Setting) -> Daemon<Fake> {
         requests,
         weights,
         seat_user: Cell::new(None),
+        told_lanes: Cell::new(None),
         platform,
         config,
     }
@@ -747,7 +748,7 @@ fn requests_are_as_the_file_has_them_at_the_start() {
 }
 
 #[test]
-fn everybody_learns_totals_and_root_who_waits() {
+fn others_than_root_learn_of_their_own_requests_alone() {
     let setting = Setting::new(World::default());
     std::fs::write(setting.file(), "[[channel]]\naccess = \"read\"\naccept = \":80\"\nweight = 2\n").expect("written");
     let daemon = daemon(&setting);
@@ -780,12 +781,31 @@ fn everybody_learns_totals_and_root_who_waits() {
         let other = page(uid);
         assert_eq!(other.customers.iter().map(|row| row.id).collect::<Vec<_>>(), wanted);
         assert_eq!((other.restricted, other.channels.len()), (true, 0));
-        assert_eq!(other.total.as_ref(), Some(&total));
+        let (own, total) = (other.customers.first().map(|row| row.account.opened), other.total.expect("totals"));
+        assert_eq!(total.opened, own.unwrap_or(0));
     }
     let rest = daemon.latency(Peer { uid: 0 }, 4).expect("an answer");
     assert_eq!((rest.total, rest.customers.len(), rest.channels.len()), (None, 1, 0));
-    let requests = daemon.status(Peer { uid: 1002 }).expect("an answer").requests.expect("totals");
-    assert_eq!((requests.open, requests.customers, requests.unhappiness_ns), (2, 2, 18_000_000));
+    for (uid, open) in [(0, 2), (1000, 1), (1001, 0), (1002, 0)] {
+        let status = daemon.status(Peer { uid }).expect("an answer");
+        assert_eq!(status.requests.expect("totals").open, open, "user {uid}");
+        assert_eq!(status.counters.is_empty(), uid != 0, "user {uid}");
+    }
+}
+
+#[test]
+fn others_than_root_learn_of_lanes_in_coarse_steps() {
+    let setting = Setting::new(World::default());
+    let daemon = daemon(&setting);
+    let lanes = |uid| daemon.status(Peer { uid }).expect("an answer").lanes;
+    let exact = lanes(0);
+    let told = lanes(1000);
+    assert_eq!(told, exact.in_steps_of(1_000_000_000));
+    assert_ne!(told, exact, "the world's lanes are no whole seconds");
+    daemon.told_lanes.set(daemon.told_lanes.get().map(|(at_ns, _)| (at_ns, LaneNs::default())));
+    assert_eq!(lanes(1000), LaneNs::default(), "for a minute they hear the same");
+    daemon.told_lanes.set(Some((NOW - LANES_TOLD_NS, LaneNs::default())));
+    assert_eq!(lanes(1000), told);
 }
 
 #[test]
