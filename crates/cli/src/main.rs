@@ -27,12 +27,18 @@ use serde::Serialize;
 
 use args::{Args, ChannelCommand, Command, WhichChannel};
 
+/// The kernel ejected the scheduler once too often: the unit is not started again (`RestartPreventExitStatus`). `EX_UNAVAILABLE` of sysexits(3).
+const STAYS_STOPPED: u8 = 69;
+
 fn main() -> ExitCode {
     match run(&Args::parse()) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("appease: {error:#}");
-            ExitCode::FAILURE
+            match error.downcast_ref() {
+                Some(appease_engine::Error::EjectedTooOften { .. }) => ExitCode::from(STAYS_STOPPED),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -34,7 +34,7 @@ use crate::{
         Missing, Peer, Reloaded, Reports, Status, Why,
     },
     customer::Weights,
-    doctor, latency,
+    doctor, ejections, latency,
     lock::Lock,
     names::Names,
     report::Reporter,
@@ -99,6 +99,10 @@ where
     rule_out_obstacles(platform, config.backend, |_| true)?;
     let _lock = Lock::take(&config.run_dir)?;
     platform.recover(&config.run_dir)?;
+    let forgotten = ejections::begin(&config.run_dir, platform.now_ns());
+    if forgotten > 0 {
+        info!("the kernel ejected the scheduler {forgotten} times before, and it was started by hand: counting anew");
+    }
     doctor::competitors(&Names::new(&config.root)).iter().for_each(|finding| warn!("{finding}"));
 
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
@@ -274,7 +278,13 @@ impl<P: Platform> Daemon<P> {
         live.backend = None;
         if !exit.restart {
             let reason = exit.reason.strip_prefix("EXIT: ").unwrap_or(&exit.reason).to_owned();
-            return Err(Error::Ejected { reason });
+            let noted = ejections::note(&self.config.run_dir, self.platform.now_ns(), &reason);
+            let all = noted.inspect_err(|error| warn!("an ejection is not on record: {error}")).unwrap_or_default();
+            return Err(if ejections::are_too_many(&all) {
+                Error::EjectedTooOften { reason }
+            } else {
+                Error::Ejected { reason }
+            });
         }
         let backend = self.platform.attach(&live.eyes, &self.config)?;
         live.backend = Some(backend);

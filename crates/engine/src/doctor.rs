@@ -6,9 +6,13 @@ use crate::{
     backend::nice,
     config::{BackendKind, Config, Policy},
     control::{Client, Missing, Status},
+    ejections::{self, Ejection},
     names::Names,
     reserve::{self, Keeper},
-    seams::features::{self, Btf, Features, Goal, Lockdown, SchedExt},
+    seams::{
+        Machine, Platform,
+        features::{self, Btf, Features, Goal, Lockdown, SchedExt},
+    },
 };
 
 /// Daemons that change priorities too, by command name (the kernel keeps 15 characters), and how to stop them.
@@ -67,7 +71,23 @@ impl Finding {
 #[must_use]
 pub fn examine(run_dir: &Path) -> Vec<Finding> {
     let running = Client::connect(&Config::socket(run_dir)).and_then(|mut client| client.status()).ok();
-    examine_at(Path::new("/"), running.as_ref())
+    let mut findings = examine_at(Path::new("/"), running.as_ref());
+    findings.extend(ejected(&ejections::of(run_dir, Machine.now_ns()), running.is_some()));
+    findings
+}
+
+/// What the kernel has ejected, and why, if there was anything.
+fn ejected(ejections: &[Ejection], is_running: bool) -> Option<Finding> {
+    let (number, last) = (ejections.len(), ejections.last()?);
+    let again = if ejections::are_too_many(ejections) && !is_running {
+        "so the unit is not started again by itself: systemctl start appease does that, once the cause is gone"
+    } else {
+        "it may be a program of this machine that our scheduler kept waiting: please report it with the log"
+    };
+    let times = if number == 1 { "once".into() } else { format!("{number} times") };
+    let text =
+        format!("the kernel ejected the scheduler {times} within a day, at last for this: {}; {again}", last.reason);
+    Some(Finding::warning("ejections", text))
 }
 
 /// Looks at the machine whose `/proc` and `/sys` are below `root`, and on which the daemon `running` runs.
@@ -259,6 +279,20 @@ mod tests {
 
     fn texts(findings: &[Finding], level: Level) -> Vec<&str> {
         findings.iter().filter(|one| one.level == level).map(|one| one.text.as_str()).collect()
+    }
+
+    #[test]
+    fn ejections_are_told_with_the_last_reason_and_that_the_unit_stays_stopped() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let mut noted = Vec::new();
+        let texts = ["one", "two", "three"].map(|reason| {
+            noted = ejections::note(dir.path(), 5, reason).expect("written");
+            ejected(&noted, false).expect("a finding").text
+        });
+        assert!(texts[0].contains("once within a day, at last for this: one; it may be"), "{}", texts[0]);
+        assert!(texts[2].contains("3 times within a day, at last for this: three; so the unit"), "{}", texts[2]);
+        assert!(!ejected(&noted, true).expect("a finding").text.contains("the unit"), "it runs again");
+        assert_eq!(ejected(&[], false), None);
     }
 
     #[test]

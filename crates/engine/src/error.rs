@@ -46,6 +46,14 @@ pub enum Error {
         /// What the kernel says.
         reason: String,
     },
+    /// It has done so often enough for a day.
+    #[error(
+        "the kernel ejected the scheduler for the third time within a day: {reason}; every process is scheduled by the kernel's own scheduler. The unit is not started again by itself: systemctl start appease does that, once the cause is gone"
+    )]
+    EjectedTooOften {
+        /// What the kernel says.
+        reason: String,
+    },
     /// The configuration is wrong, or files cannot be watched.
     #[error(transparent)]
     Channels(#[from] crate::channel::Refusal),

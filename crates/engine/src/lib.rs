@@ -16,6 +16,7 @@ pub mod control;
 mod customer;
 pub mod daemon;
 pub mod doctor;
+mod ejections;
 mod error;
 mod latency;
 mod lock;

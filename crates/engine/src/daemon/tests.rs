@@ -464,6 +464,18 @@ fn an_ejection_ends_the_daemon_with_the_kernels_reason() {
 }
 
 #[test]
+fn the_third_ejection_is_the_last_until_somebody_starts_it_by_hand() {
+    let mut run_dir = tempfile::tempdir().expect("a directory");
+    for is_the_last in [false, false, true, false] {
+        let world = World { exit: Cell::new(Some(("runnable task stall", false))), ..World::default() };
+        let setting = Setting { run_dir, ..Setting::new(world) };
+        let error = block_on(setting.serve(std::future::pending())).expect_err("ejected");
+        assert_eq!(matches!(error, Error::EjectedTooOften { .. }), is_the_last, "{error}");
+        run_dir = setting.run_dir;
+    }
+}
+
+#[test]
 fn a_restart_is_done_when_the_kernel_asks_for_it() {
     let setting = Setting::new(World { exit: Cell::new(Some(("cpu hotplug", true))), ..World::default() });
     let status = block_on(setting.during(async {
