@@ -306,23 +306,31 @@ struct {
 	__type(value, struct timer);
 } stay_timers SEC(".maps");
 
+/* If nobody waits for the turn of @cpu, that of @cctx, any more: the CPU that was to come in its place may be called for others. */
+static __always_inline bool frees_next(s32 cpu, const struct cpu_ctx *cctx)
+{
+	struct cpu_ctx *next;
+
+	if (scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(cpu), cctx->stays_in % FAIR_QUEUES)))
+		return false;
+	next = cpu_ctx_of(cctx->next_cpu);
+	if (next)
+		next->is_called = 0;
+	return true;
+}
+
 /* An attended task was woken on @cpu, and that has not come to it: another one shall (policy/waker.h). */
 static int stay_is_over(void *map, int *cpu, struct bpf_timer *timer)
 {
-	struct cpu_ctx *cctx = cpu_ctx_of(*cpu), *next;
+	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
 	enum stay stays;
 
 	if (!cctx)
 		return 0;
 	stays = cctx->stays;
 	cctx->stays = STAYS_NOBODY;
-	if (stays != STAYS)
-		return 0;
-	next = cpu_ctx_of(cctx->next_cpu);
-	if (scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(*cpu), cctx->stays_in % FAIR_QUEUES)))
+	if (stays == STAYS && !frees_next(*cpu, cctx))
 		scx_bpf_kick_cpu(cctx->next_cpu, SCX_KICK_PREEMPT);
-	else if (next)
-		next->is_called = 0;
 	return 0;
 }
 
@@ -332,19 +340,13 @@ __noinline s32 init_stay_timer(u32 cpu)
 }
 
 /*
- * @cpu, that of @cctx, has looked. If nobody waits for its turn any more, the CPU that was to come in its place may be called for others. Else it
- * counts as called until the timer, and the next hop of a key, which goes to another CPU at once, goes to another cache.
+ * @cpu, that of @cctx, has looked, and mostly come to the task. Freed by the timer alone, the CPU that was to come in its place counts as called
+ * until then, and the next hop of a key, which goes to another CPU at once, goes to another cache.
  */
 static __always_inline void settle_stay(s32 cpu, struct cpu_ctx *cctx)
 {
-	struct cpu_ctx *next;
-
-	if (cctx->stays != STAYS || scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, attended_domain_of(cpu), cctx->stays_in % FAIR_QUEUES)))
-		return;
-	cctx->stays = STAYED;
-	next = cpu_ctx_of(cctx->next_cpu);
-	if (next)
-		next->is_called = 0;
+	if (has_more_cpus() && cctx->stays == STAYS && frees_next(cpu, cctx))
+		cctx->stays = STAYED;
 }
 
 /* Whether this CPU, that of @cctx, has a turn to give to @p, which was woken here. One at a time. */

@@ -5,7 +5,6 @@ mod customers;
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashSet,
     future::Future,
     os::fd::{BorrowedFd, OwnedFd},
     rc::Rc,
@@ -390,13 +389,11 @@ impl<P: Platform> Reports for Daemon<P> {
         let reporter = self.reporter(&customers);
         let attended = reporter.attended(&processes);
         let requests = if self.config.sense.policy.has_requests() {
-            let seen: HashSet<u32> = customers
-                .iter()
-                .filter(|customer| peer.may_see(latency::owner(customer.id)))
-                .map(|customer| customer.slot)
-                .collect();
             let mut open = live.eyes.open_requests().map_err(failed)?;
-            open.retain(|request| peer.uid == 0 || seen.contains(&request.customer));
+            if peer.uid != 0 {
+                let own = customers.iter().filter(|customer| peer.may_see(latency::owner(customer.id)));
+                latency::keep_open(&mut open, own);
+            }
             Some(latency::totals(&open, self.platform.now_ns()))
         } else {
             None

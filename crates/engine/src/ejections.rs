@@ -2,7 +2,7 @@
 //!
 //! A unit that fails is started again by systemd, and limits to that go by time: an ejection takes half a minute or more, so it would go on for
 //! ever. Hence a record beside the daemon's socket. After the third ejection within a day the daemon ends with a status of its own, for which the
-//! unit is not started again. Whoever starts it by hand then begins anew.
+//! unit is not started again. A start by hand then begins anew.
 
 use std::{
     fs, io,

@@ -13,7 +13,7 @@ pub enum Error {
         "appease is already running: process {pid} ({comm}) holds its lock; ask it with \"appease status\", or stop it first (systemctl stop appease, or kill {pid})"
     )]
     AlreadyRunning {
-        /// Who holds the lock.
+        /// The process that holds the lock.
         pid: u32,
         /// Its name; empty if it has ended meanwhile.
         comm: String,

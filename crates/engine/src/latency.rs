@@ -159,6 +159,12 @@ fn histogram() -> Histogram<u64> {
         .unwrap_or_else(|error| unreachable!("{DIGITS} digits: {error}"))
 }
 
+/// Leaves only requests of these customers.
+pub(crate) fn keep_open<'a>(open: &mut Vec<Request>, customers: impl Iterator<Item = &'a Customer>) {
+    let slots: HashSet<u32> = customers.map(|customer| customer.slot).collect();
+    open.retain(|request| slots.contains(&request.customer));
+}
+
 /// All requests that are open.
 pub(crate) fn totals(open: &[Request], now_ns: u64) -> RequestTotals {
     let mut waiting = Waiting::default();
@@ -174,8 +180,7 @@ impl Facts {
     pub(crate) fn keep(&mut self, may_see: impl Fn(CustomerId) -> bool) {
         self.customers.retain(|customer| may_see(customer.id));
         self.latencies.retain(|latency| may_see(latency.customer));
-        let slots: HashSet<u32> = self.customers.iter().map(|customer| customer.slot).collect();
-        self.open.retain(|request| slots.contains(&request.customer));
+        keep_open(&mut self.open, self.customers.iter());
     }
 
     /// All customers together; by channel, too.

@@ -1,7 +1,7 @@
 //! One daemon per machine.
 //!
-//! Whoever can open the file can hold the lock, and then neither a daemon nor `appease restore` starts. So it is open to its owner alone, which is
-//! root. Who holds it is asked of the kernel: what is written in the file may be of another process.
+//! A process that can open the file can hold the lock, and then neither a daemon nor `appease restore` starts. So it is open to its owner alone, which is
+//! root. The kernel is asked for the holder: what is written in the file may be of another process.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -110,7 +110,7 @@ mod tests {
             assert!(refused.contains(&format!("process {} (", std::process::id())), "{refused}");
         }
         let mode = fs::metadata(dir.path().join("lock")).expect("a lock").mode();
-        assert_eq!(mode & 0o777, OWNER_ALONE, "whoever can open it can hold it");
+        assert_eq!(mode & 0o777, OWNER_ALONE, "a process that can open it can hold it");
         drop(held);
         Lock::refuse_if_held(dir.path()).expect("free again");
         Lock::take(dir.path()).expect("free again");

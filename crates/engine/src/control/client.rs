@@ -76,7 +76,7 @@ pub struct LatencyReport {
     pub restricted: bool,
 }
 
-/// Connects, and waits its turn where others do: whoever does not wait finds the queue full each time.
+/// Connects, and waits its turn where others do: a client that does not wait finds the queue full each time.
 fn connect(socket: &Path) -> io::Result<UnixStream> {
     let stream = net::socket_with(net::AddressFamily::UNIX, net::SocketType::STREAM, net::SocketFlags::CLOEXEC, None)?;
     net::sockopt::set_socket_timeout(&stream, net::sockopt::Timeout::Send, Some(PATIENCE))?;

@@ -1,7 +1,7 @@
 //! What one user may have the daemon do for the control socket, which anybody may write to, while the daemon's own work is urgent.
 //!
 //! Rule: a user has so many connections at a time, each for a while, and messages of so many bytes. Reads and questions of all of them take from one
-//! allowance, which fills up with time. Whoever has used it up waits; nobody else does. Root, who may end the daemon anyway, is not limited by it.
+//! allowance, which fills up with time. A user that has used it up waits; nobody else does. Root may end the daemon anyway, and is not limited by it.
 
 use std::{
     cell::RefCell,
@@ -42,7 +42,7 @@ struct User {
     told_at: Option<Instant>,
 }
 
-/// Who has paid for nothing after that has the whole allowance.
+/// A user that has paid for nothing after that has the whole allowance.
 fn allowance_from(now: Instant) -> Instant {
     now.checked_sub(STEP * BURST).unwrap_or(now)
 }
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_asks_too_much_waits_and_nobody_else_does() {
+    async fn a_user_beyond_the_allowance_waits_and_nobody_else_does() {
         let users = Users::default();
         let (first, second) = (users.admit(7).expect("a place"), users.admit(7).expect("a place"));
         let (other, root) = (users.admit(8).expect("a place"), users.admit(0).expect("a place"));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_who_asks_without_end_leaves_the_others_their_answers() {
+    async fn a_user_asking_without_end_leaves_the_others_their_answers() {
         task::LocalSet::new()
             .run_until(async {
                 let users = Users::default();
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_gone_is_forgotten() {
+    async fn a_user_that_is_gone_is_forgotten() {
         let users = Users::default();
         for uid in 1..100 {
             drop(users.admit(uid).expect("a place"));
