@@ -152,12 +152,28 @@ static __noinline int ask_idle(struct party *party)
 	return 0;
 }
 
+/* Cgroups that this look of the scans may still ask because their tasks wait. */
+static u32 idle_asks;
+
+/*
+ * The same of that of the party at @index, a task of which waits. By turns alone, one that was made idle might have the part of
+ * others for a second.
+ */
+static __noinline int ask_waiting_idle(u32 index)
+{
+	if (!index || index >= GROUPS || !idle_asks)
+		return 0;
+	idle_asks--;
+	return ask_idle(try_party(index));
+}
+
 /* The same of the next some cgroups. */
 static __noinline int ask_some_idle(void)
 {
 	static u32 next;
 	u32 i;
 
+	idle_asks = IDLE_LOOKS;
 	bpf_for(i, 0, IDLE_LOOKS) {
 		u32 index = next++ % GROUPS;
 		struct party *party = index ? try_party(index) : NULL;

@@ -449,28 +449,100 @@ static __always_inline bool take_overdue(s32 cpu, struct cpu_ctx *cctx, u64 now)
 
 	if (!is_overdue_due(cctx, domain, now) || !take_from_overdue(cpu, cctx))
 		return false;
-	cctx->next_overdue_ns = now + PROGRESS_TURN_NS * 100 / PROGRESS_OVERDUE_PCT;
+	cctx->next_overdue_ns = progress_next_overdue(cctx->next_overdue_ns, now, slice_ns);
 	end_after(cpu, 0, PROGRESS_TURN_NS);
 	return true;
 }
 
-/* The same when no other task waits in the lane, for a turn that lets all of them run in time. */
-static __always_inline bool take_any_overdue(s32 cpu, struct cpu_ctx *cctx)
+/* Whether any may, here. */
+static __always_inline bool may_hold_overdue(const struct cpu_ctx *cctx)
+{
+	return may_hold(RARE_OVERDUE) || may_hold_pinned_overdue(cctx);
+}
+
+/* Whether the overdue task of @tctx goes before those that wait in the queue of the party at @index, which begins with @first; PARTIES: none. */
+static __always_inline bool overdue_goes_before_party(const struct task_ctx *tctx, u32 index, const struct task_struct *first)
+{
+	if (index >= PARTIES)
+		return true;
+	if (index != tctx->party)
+		return had_less(tctx->party, index);
+	return !first || !policy_before(first->scx.dsq_vtime, deadline_of(tctx));
+}
+
+/* Whether the first task in @dsq, of overdue ones, goes before all that wait in order for @cpu, this one, or in its domain. */
+static __noinline bool overdue_is_first(s32 cpu, u64 dsq)
+{
+	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(dsq);
+	struct task_ctx *tctx = p ? try_task_ctx(p) : NULL;
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	u32 domain = domain_of(cpu), index = tctx ? tctx->party : PARTIES;
+	struct party *party = try_party(index);
+
+	if (!tctx || !cctx || !party || index >= PARTIES || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return false;
+	if (nr_limits && is_limited(group_behind(index, party), scx_bpf_now()))
+		return false;
+	index = first_party(domain);
+	if (!overdue_goes_before_party(tctx, index, index < PARTIES ? first_of(index, domain) : NULL))
+		return false;
+	if (!may_hold_pinned(cctx))
+		return true;
+	index = first_pinned(cctx, cpu);
+	return overdue_goes_before_party(tctx, index, index < PARTIES ? __COMPAT_scx_bpf_dsq_peek(pinned_queue(cpu, cctx->pinned_next)) : NULL);
+}
+
+/* Overdue tasks that wait for @cpu, this one. Those that wait for it alone have no other: each counts as one for each CPU of the domain. */
+static __always_inline s32 overdue_waiting(s32 cpu, const struct cpu_ctx *cctx)
 {
 	u32 domain = domain_of(cpu);
-	u64 queue = queue_in(DSQ_OVERDUE, domain, 0), time_ns = longest_wait_ns * domain_at(domain)->nr_online;
-	s32 waiting;
+	s32 waiting = scx_bpf_dsq_nr_queued(queue_in(DSQ_OVERDUE, domain, 0));
 
-	if (!may_hold(RARE_OVERDUE) && !may_hold_pinned_overdue(cctx))
-		return false;
-	waiting = scx_bpf_dsq_nr_queued(queue);
-	/* Those of this CPU alone have no other. */
 	if (may_hold_pinned_overdue(cctx))
 		waiting += scx_bpf_dsq_nr_queued(pinned_queue(cpu, 0)) * (s32)domain_at(domain)->nr_online;
-	if (!take_from_overdue(cpu, cctx))
-		return false;
+	return waiting;
+}
+
+/* One of @waiting overdue tasks begins: its turn lets all of them run in time. */
+static __always_inline void end_in_time(s32 cpu, s32 waiting)
+{
+	u64 time_ns = longest_wait_ns * domain_at(domain_of(cpu))->nr_online;
+
 	if (waiting > 0 && time_ns / waiting < slice_ns)
 		end_after(cpu, 0, progress_crowd_turn(time_ns, waiting));
+}
+
+/*
+ * Takes an overdue task that is the next one by the order of the lane, too. With the part alone that all overdue tasks have, a task of a crowd
+ * that has just run would be before those that have waited for long.
+ */
+__noinline bool take_owed_overdue(s32 cpu)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+	u64 queue = queue_in(DSQ_OVERDUE, domain_of(cpu), 0);
+	s32 waiting;
+
+	if (!cctx)
+		return false;
+	waiting = overdue_waiting(cpu, cctx);
+	if (!(may_hold_pinned_overdue(cctx) && overdue_is_first(cpu, pinned_queue(cpu, 0)) && take_pinned_overdue(cpu)) &&
+	    !(may_hold(RARE_OVERDUE) && overdue_is_first(cpu, queue) && scx_bpf_dsq_move_to_local(queue, 0)))
+		return false;
+	end_in_time(cpu, waiting);
+	return true;
+}
+
+/* Takes an overdue task when no other task waits in the lane. */
+static __always_inline bool take_any_overdue(s32 cpu, struct cpu_ctx *cctx)
+{
+	s32 waiting;
+
+	if (!may_hold_overdue(cctx))
+		return false;
+	waiting = overdue_waiting(cpu, cctx);
+	if (!take_from_overdue(cpu, cctx))
+		return false;
+	end_in_time(cpu, waiting);
 	return true;
 }
 
@@ -503,6 +575,8 @@ __noinline bool take_other(s32 cpu, u64 now, bool runs_other)
 	if (take_overdue(cpu, cctx, now))
 		return true;
 	if (nr_domains > 1 && take_behind(domain))
+		return true;
+	if (may_hold_overdue(cctx) && take_owed_overdue(cpu))
 		return true;
 	if (take_party(domain, 0) || (may_hold_pinned(cctx) && take_pinned(PARTIES)) || take_any_overdue(cpu, cctx))
 		return true;
@@ -545,6 +619,28 @@ __noinline bool stays_first(const struct task_ctx *tctx __arg_nonnull, u32 domai
 	if (index != tctx->party)
 		return had_less(tctx->party, index);
 	return first && policy_before(deadline_of(tctx), first->scx.dsq_vtime);
+}
+
+/* Whether the task of @tctx, which has the CPU, goes before the first in @dsq, of overdue tasks, at the end of its turn. */
+static __noinline bool goes_before_overdue_in(s32 cpu, const struct task_ctx *tctx, u64 dsq)
+{
+	struct task_struct *p = __COMPAT_scx_bpf_dsq_peek(dsq);
+	struct task_ctx *first = p ? try_task_ctx(p) : NULL;
+
+	if (!tctx || !first || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
+		return true;
+	if (first->party == tctx->party)
+		return policy_before(deadline_of(tctx), deadline_of(first));
+	return had_less(tctx->party, first->party);
+}
+
+/* The same of all overdue tasks that it would keep waiting. */
+__noinline bool goes_before_overdue(s32 cpu, const struct task_ctx *tctx __arg_nonnull)
+{
+	struct cpu_ctx *cctx = this_cpu_ctx();
+
+	return !cctx || ((!may_hold_pinned_overdue(cctx) || goes_before_overdue_in(cpu, tctx, pinned_queue(cpu, 0))) &&
+			 (!may_hold(RARE_OVERDUE) || goes_before_overdue_in(cpu, tctx, queue_in(DSQ_OVERDUE, domain_of(cpu), 0))));
 }
 
 /* Whether @dsq, which is @queue, begins with a task that may run on @cpu. */

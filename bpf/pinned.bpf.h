@@ -54,6 +54,19 @@ static __noinline u32 pinned_number(struct cpu_ctx *cctx, u32 index)
 	return 0;
 }
 
+/* Whether a task of the party at @index waits in @dsq, which is its own, or is the first in @overdue. */
+static __noinline bool waits_pinned(u32 index, u64 dsq, u64 overdue)
+{
+	struct task_struct *first;
+	struct task_ctx *tctx;
+
+	if (scx_bpf_dsq_nr_queued(dsq) > 0)
+		return true;
+	first = __COMPAT_scx_bpf_dsq_peek(overdue);
+	tctx = first ? try_task_ctx(first) : NULL;
+	return tctx && tctx->party == index;
+}
+
 /* Queues @p, of the party at @index, on its CPU, if it may run nowhere else. */
 __noinline bool enqueue_pinned(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u32 index, u64 credit, u64 enq_flags)
 {
@@ -73,8 +86,11 @@ __noinline bool enqueue_pinned(struct task_struct *p __arg_trusted, struct task_
 	if (*(volatile u32 *)pinned_party(cctx, number) != index + 1)
 		return false;
 	party->used_ns = scx_bpf_now();
-	/* At the end of a turn it has wanted the CPU all the time, and what it lacks is its own. */
-	if (enq_flags & SCX_ENQ_WAKEUP)
+	/*
+	 * At the end of a turn it has wanted the CPU all the time, and what it lacks is its own; so it has while others of its tasks wait here. Of a
+	 * thousand processes that one has forked, each sleeps for a moment as it begins, behind a lock that they share.
+	 */
+	if (enq_flags & SCX_ENQ_WAKEUP && !waits_pinned(index, pinned_queue(cpu, number), pinned_queue(cpu, 0)))
 		rise_to(party, domain_at(domain_of(cpu))->clock - credit);
 	scx_bpf_dsq_insert_vtime(p, pinned_queue(cpu, number), slice_ns, deadline_of(tctx), enq_flags);
 	return true;

@@ -101,8 +101,11 @@ static __noinline void scan_party(u32 domain, u32 index, u64 now)
 	u64 queue = queue_in(DSQ_PARTIES, domain, index);
 	s32 waiting = scx_bpf_dsq_nr_queued(queue);
 
-	if (waiting > 0)
-		scan(queue, domain, now - count_waiting(domain, index, waiting, true, now));
+	if (waiting <= 0)
+		return;
+	if (asks_for_idle)
+		ask_waiting_idle(index);
+	scan(queue, domain, now - count_waiting(domain, index, waiting, true, now));
 }
 
 /* Looks through the queues of @cpu alone. One that was empty at two looks in a row is nobody's. */

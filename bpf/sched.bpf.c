@@ -463,7 +463,9 @@ static __always_inline bool goes_on_first(s32 cpu, const struct cpu_ctx *cctx, c
 
 	if (others_may_wait(domain) ? !stays_first(tctx, domain) : !waits_here)
 		return false;
-	return !waits_here || !pinned_goes_before(cpu, tctx);
+	if (waits_here && pinned_goes_before(cpu, tctx))
+		return false;
+	return !may_hold_overdue(cctx) || goes_before_overdue(cpu, tctx);
 }
 
 void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)

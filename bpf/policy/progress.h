@@ -30,7 +30,8 @@
  *	share	in each epoch the lane gets its share of each CPU where it has work, and what it then did not get, in the
  *		next one: a turn whenever PROGRESS_PIECE_NS are due by the time that has passed, and the rest at the end.
  *		While it wants nothing, nothing becomes due;
- *	wait	a task that waited longer than the limit runs next, as long as the lane has no more than PROGRESS_OVERDUE_PCT.
+ *	wait	a task that waited longer than the limit runs next, as long as such tasks have no more than PROGRESS_OVERDUE_PCT, or
+ *		their party had less than those that wait in order.
  *
  * Both by pieces of a millisecond: who is served waits for one at a time. (With 10 ms at the end of each epoch, and up to 50 ms of overdue
  * tasks at its beginning, the 99th percentile of a database's transactions of 5 ms beside 30 compilers was 26 ms. With a part of
@@ -310,6 +311,20 @@ static inline u64 progress_overdue_until(u64 until_ns, u64 now_ns, u64 ran_ns)
 static inline bool progress_overdue_fits(u64 until_ns, u64 now_ns)
 {
 	return !policy_before(now_ns, until_ns);
+}
+
+/*
+ * When an overdue task may go first again in the lane itself, ns, after one begins at @now_ns that might have begun at @due_ns. A turn of
+ * PROGRESS_TURN_NS is their part of four times that. What others had in one turn, up to @slice_ns, is made up for by several of them in a row: with
+ * one after each turn of 4 ms they had an eighth, and of 2,000 processes on a CPU one waited for 5.2 s on 6.18.15.
+ */
+static inline u64 progress_next_overdue(u64 due_ns, u64 now_ns, u64 slice_ns)
+{
+	u64 earliest = now_ns - slice_ns;
+
+	if (policy_before(due_ns, earliest))
+		due_ns = earliest;
+	return due_ns + PROGRESS_TURN_NS * 100 / PROGRESS_OVERDUE_PCT;
 }
 
 /* Turn that lets @waiting tasks have one each in @time_ns, ns: PROGRESS_TURN_NS at least. */

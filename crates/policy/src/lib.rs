@@ -139,6 +139,8 @@ native! {
     progress_kernel_fits(epoch_ns: u64, kernel_ns: u64) -> bool;
     /// Until when a lane has had what overdue tasks may take.
     progress_overdue_until(until_ns: u64, now_ns: u64, ran_ns: u64) -> u64;
+    /// When an overdue task may go first again in the lane itself.
+    progress_next_overdue(due_ns: u64, now_ns: u64, slice_ns: u64) -> u64;
     /// Whether an overdue task may run before attended ones.
     progress_overdue_fits(until_ns: u64, now_ns: u64) -> bool;
     /// Whether a communication belongs to an activation.

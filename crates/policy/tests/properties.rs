@@ -3,11 +3,12 @@
 
 use appease_policy::{
     LOAN_DECAY_PCT, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS, PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS,
-    PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_WEIGHT_0, budget_extended, budget_limited,
-    loan_debt, loan_granted, progress_burst, progress_catch_up, progress_charge, progress_clock, progress_deadline,
-    progress_displaces, progress_had, progress_inherit, progress_keeps_ns, progress_kernel_fits, progress_next_share,
-    progress_overdue_fits, progress_overdue_until, progress_owed, progress_share, progress_start, progress_weight,
-    unhappiness_keeps_ns, unhappiness_key, unhappiness_ns, unhappiness_opened, unhappiness_preempts,
+    PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS, PROGRESS_TURN_NS, PROGRESS_WEIGHT_0, budget_extended,
+    budget_limited, loan_debt, loan_granted, progress_burst, progress_catch_up, progress_charge, progress_clock,
+    progress_deadline, progress_displaces, progress_had, progress_inherit, progress_keeps_ns, progress_kernel_fits,
+    progress_next_overdue, progress_next_share, progress_overdue_fits, progress_overdue_until, progress_owed,
+    progress_share, progress_start, progress_weight, unhappiness_keeps_ns, unhappiness_key, unhappiness_ns,
+    unhappiness_opened, unhappiness_preempts,
 };
 use proptest::prelude::*;
 
@@ -284,6 +285,24 @@ proptest! {
         let now = 2 * SECOND_NS;
         let until = progress_overdue_until(until, now, ran);
         prop_assert!(progress_overdue_fits(until, now + PROGRESS_OVERDUE_NS as u64));
+    }
+
+    /// Beside turns of others up to a slice, overdue tasks have their part: no more, and but for one turn no less.
+    #[test]
+    fn overdue_tasks_have_their_part(slice in 1_000_000..7_000_000u64, turns in prop::collection::vec(1..7_000_000u64, 1..200)) {
+        let (mut now, mut due, mut ran) = (SECOND_NS, 0, 0);
+        let (part, turn) = (u64::from(PROGRESS_OVERDUE_PCT), PROGRESS_TURN_NS as u64);
+        for others in turns {
+            while now >= due {
+                due = progress_next_overdue(due, now, slice);
+                now += turn;
+                ran += turn;
+            }
+            now += others % slice + 1;
+            let due_ran = (now - SECOND_NS) * part / 100;
+            prop_assert!(ran <= due_ran + slice * part / 100 + turn, "{ran} of {due_ran}");
+            prop_assert!(ran + slice * part / 100 + turn >= due_ran, "{ran} of {due_ran}");
+        }
     }
 
     /// Each answer gives as much as the first, and none takes any away; all together no more than the budget.
