@@ -60,7 +60,7 @@ const MISSED: [(&str, &str); 16] = [
     ),
     (
         "league_is_lost_in_few_cells_and_for_a_reason",
-        "10 of 95 cells are lost, of 5: the list in README; 5 have no reason written down",
+        "11 of 95 cells are lost, of 5: the list in README; 6 have no reason written down",
     ),
 ];
 
