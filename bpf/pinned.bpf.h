@@ -87,8 +87,8 @@ __noinline bool enqueue_pinned(struct task_struct *p __arg_trusted, struct task_
 		return false;
 	party->used_ns = scx_bpf_now();
 	/*
-	 * At the end of a turn it has wanted the CPU all the time, and what it lacks is its own; so it has while others of its tasks wait here. Of a
-	 * thousand processes that one has forked, each sleeps for a moment as it begins, behind a lock that they share.
+	 * At the end of a turn it has wanted the CPU all the time, and what it lacks is its own; so it has while others of its tasks wait here. In
+	 * a crowd of a thousand some wake up now and then, and each took from all what they were owed.
 	 */
 	if (enq_flags & SCX_ENQ_WAKEUP && !waits_pinned(index, pinned_queue(cpu, number), pinned_queue(cpu, 0)))
 		rise_to(party, domain_at(domain_of(cpu))->clock - credit);

@@ -316,7 +316,7 @@ static inline bool progress_overdue_fits(u64 until_ns, u64 now_ns)
 /*
  * When an overdue task may go first again in the lane itself, ns, after one begins at @now_ns that might have begun at @due_ns. A turn of
  * PROGRESS_TURN_NS is their part of four times that. What others had in one turn, up to @slice_ns, is made up for by several of them in a row: with
- * one after each turn of 4 ms they had an eighth, and of 2,000 processes on a CPU one waited for 5.2 s on 6.18.15.
+ * one after each turn of 4 ms it is an eighth, and of 2,000 processes on a CPU one waited for 5.2 s on 6.18.15.
  */
 static inline u64 progress_next_overdue(u64 due_ns, u64 now_ns, u64 slice_ns)
 {
