@@ -66,6 +66,7 @@ struct handing {
 	u64 opened_ns;	 /* rank of the loan */
 	u64 key;	 /* of the request, or of the event */
 	u64 request_id;	 /* 0: an input event, only known readers of channels are lent */
+	u64 terminal;	 /* the end of a pty on which the task left its stamp; 0: it was no pty */
 	u32 pid;	 /* by which task; 0: none */
 	u32 customer;	 /* whose it is; 0: not known */
 	u32 is_new;	 /* it is a new connection: whoever is woken is about to read it */

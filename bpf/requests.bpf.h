@@ -108,6 +108,7 @@ static __always_inline void begin_handing(const struct appease_request *request,
 	handing->opened_ns = !request ? now : policy == APPEASE_POLICY_CAS ? request->sent_ns : request->opened_ns;
 	handing->key = request && policy == APPEASE_POLICY_APPEASE ? request_key(request, now) : now;
 	handing->request_id = request ? request->id : 0;
+	handing->terminal = 0;
 	handing->customer = request ? request->customer : customer;
 	handing->weight = request ? request->weight : POLICY_WEIGHT_DEFAULT;
 	handing->is_served = writes && request && !is_spent(request);

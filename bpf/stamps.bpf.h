@@ -379,9 +379,10 @@ static __always_inline bool tells_client(const struct appease_process *process, 
 
 /*
  * The current process writes to what receives by @sk, or, if that is NULL, to the object of @key. What an attended one writes for its
- * customer is stamped, and a task that wakes up from it is lent a turn; anything else takes the stamp of an earlier message off.
+ * customer is stamped, and a task that wakes up from it is lent a turn; anything else takes the stamp of an earlier message off. Whether it
+ * was stamped for a request.
  */
-static __always_inline void note_write(const struct stamp_key *key, struct sock *sk)
+static __always_inline bool note_write(const struct stamp_key *key, struct sock *sk)
 {
 	const struct appease_attention *attention = NULL;
 	struct appease_process *process;
@@ -390,10 +391,10 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 	u64 now;
 
 	if (policy == APPEASE_POLICY_RBPE)
-		return;
+		return false;
 	if (policy == APPEASE_POLICY_RSIO) {
 		note_access(key, sk, APPEASE_WRITE);
-		return;
+		return false;
 	}
 	now = bpf_ktime_get_ns();
 	process = try_current_process();
@@ -405,7 +406,7 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 		request->flags |= key->b == APPEASE_OBJECT_PTY ? APPEASE_REQUEST_GOES_ON : APPEASE_REQUEST_SHARED;
 		leave_stamp(key, sk, attention, process->gives_on, now);
 		begin_handing(request, 0, true, now);
-		return;
+		return true;
 	}
 	/* A kernel worker that carries a stamp, such as a terminal's echo. */
 	doing = try_current_doing();
@@ -414,12 +415,13 @@ static __always_inline void note_write(const struct stamp_key *key, struct sock 
 
 		if (carried) {
 			leave_stamp(key, sk, carried, is_last_hop(carried), now);
-			return;
+			return false;
 		}
 	}
 	take_stamp_off(key, sk);
 	if (key->b == APPEASE_OBJECT_PIPE)
 		note_feeder(key);
+	return false;
 }
 
 /* Readers */

@@ -13,6 +13,8 @@
 #define PTY_MAJOR_LAST 143
 #define BSD_PTY_MAJOR_FIRST 2
 #define BSD_PTY_MAJOR_LAST 3
+/* Below them the ends of emulators. */
+#define UNIX98_PTY_SLAVES_FIRST 136
 
 static __always_inline bool is_pty(const struct tty_struct *tty)
 {
@@ -48,23 +50,51 @@ int appease_tty_read(u64 *ctx)
 	return 0;
 }
 
+/*
+ * Whether the current task has left its stamp at the end @terminal just now, and still speaks for that request. The line discipline writes
+ * a line and its end apart, so a listing is written in twice as many pieces as it has lines.
+ */
+static __always_inline bool is_just_stamped(const struct handing *handing, const struct tty_struct *terminal)
+{
+	struct appease_process *process;
+
+	if (!handing || handing->terminal != (u64)terminal || handing->pid != (u32)bpf_get_current_pid_tgid() ||
+	    bpf_ktime_get_ns() - handing->at_ns >= HANDING_NS || has_threads(bpf_get_current_task_btf()))
+		return false;
+	process = try_current_process();
+	return process && process->context_id == handing->request_id;
+}
+
 SEC("fentry/pty_write")
 int appease_pty_write(u64 *ctx)
 {
+	struct tty_struct *other = ((struct tty_struct *)ctx[0])->link;
+	struct handing *handing;
 	struct stamp_key key;
 
 	if (!is_armed())
 		return 0;
-	key = object_key(((struct tty_struct *)ctx[0])->link, APPEASE_OBJECT_PTY);
-	note_write(&key, NULL);
+	handing = this_handing();
+	if (is_just_stamped(handing, other))
+		return 0;
+	key = object_key(other, APPEASE_OBJECT_PTY);
+	if (note_write(&key, NULL) && handing)
+		handing->terminal = key.a;
 	return 0;
+}
+
+/* Whether nobody waits for what comes to @tty, the end of an emulator: it has no echo either. */
+static __always_inline bool is_unheard(struct tty_struct *tty)
+{
+	return (tty->driver->major == BSD_PTY_MAJOR_FIRST || tty->driver->major < UNIX98_PTY_SLAVES_FIRST) &&
+	       tty->read_wait.head.next == &tty->read_wait.head;
 }
 
 /* What was written to a pty reaches its reader through a kernel worker: follow the object, not the current task. */
 SEC("fentry/n_tty_receive_buf2")
 int appease_tty_deliver(u64 *ctx)
 {
-	const struct tty_struct *tty = (struct tty_struct *)ctx[0];
+	struct tty_struct *tty = (struct tty_struct *)ctx[0];
 	struct appease_attention *stamp;
 	struct appease_request *request;
 	struct stamp_key key;
@@ -74,7 +104,7 @@ int appease_tty_deliver(u64 *ctx)
 		channel_event(0, bpf_ktime_get_ns());
 		return 0;
 	}
-	if (!is_armed())
+	if (!is_armed() || is_unheard(tty))
 		return 0;
 	key = object_key(tty, APPEASE_OBJECT_PTY);
 	stamp = try_stamp(&key, NULL);
