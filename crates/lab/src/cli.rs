@@ -109,7 +109,7 @@ pub struct MachineArgs {
     /// How the machine counts time [default: exact, for a shell parallel]
     #[arg(long, value_enum)]
     pub mode: Option<ModeName>,
-    /// CPUs of the machine, 1 to 240 [default: 1 in exact mode, 2 in parallel mode]
+    /// CPUs of the machine, 1 to 240; beyond 64, an exact machine takes hours to boot [default: 1 in exact mode, 2 in parallel mode]
     #[arg(long, value_name = "N")]
     pub cpus: Option<u32>,
     /// Last-level caches of the machine, each shared by as many CPUs [default: 1]

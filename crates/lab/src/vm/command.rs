@@ -21,6 +21,11 @@ const TRANSLATED_MIB: u32 = 512;
 /// are seeded, the kernel hashes its whole pool for each one, and allocators ask for one with each slab.
 const PARAMETERS: &str =
     "mitigations=off nokaslr tsc=reliable quiet console=ttyS0 panic=-1 cryptomgr.notests random.trust_cpu=1";
+/// CPUs up to which the kernel's own way to start them takes seconds.
+const FEW_CPUS: u32 = 64;
+/// More parameters of a machine that has more. All of its CPUs would spin at once while they start, and each measure how fast it spins: of 240,
+/// none was on after four minutes. Started one after another, and told, all were within two.
+const PARAMETERS_OF_MANY: &str = "cpuhp.parallel=0 lpj=4000000";
 /// Processor that is translated: QEMU's plain one, which lacks the random numbers that even small machines have.
 const TRANSLATED_CPU: &str = "qemu64,+rdrand";
 /// What the processor's random numbers begin with: runs repeat.
@@ -178,7 +183,8 @@ fn arguments(spec: &Spec) -> Vec<OsString> {
         "-initrd",
         &spec.kernel.initramfs.display().to_string(),
     ]);
-    let parameters = [PARAMETERS, &spec.parameters];
+    let of_many = if spec.machine.cpus > FEW_CPUS { PARAMETERS_OF_MANY } else { "" };
+    let parameters = [PARAMETERS, of_many, &spec.parameters];
     add(&["-append", &parameters.into_iter().filter(|words| !words.is_empty()).collect::<Vec<_>>().join(" ")]);
     let card = if spec.kernel.draws_unseen() { OLDER_CARD } else { "bochs-display" };
     add(&["-vga", "none", "-device", card]);
@@ -318,6 +324,12 @@ mod tests {
         let mut spec = spec(Accelerator::CountedInstructions, 8);
         spec.machine.caches = 2;
         assert!(text(&spec).contains("-smp 8,sockets=2,cores=4,threads=1\n"));
+    }
+
+    #[test]
+    fn many_cpus_start_one_after_another() {
+        let text = |cpus| text(&spec(Accelerator::Threads, cpus));
+        assert!(!text(64).contains("lpj=") && text(65).contains("cpuhp.parallel=0 lpj=4000000"));
     }
 
     #[test]
