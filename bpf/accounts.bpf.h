@@ -419,10 +419,10 @@ static __always_inline struct appease_request *try_reopened(const struct latest 
 	u32 slot = latest->slot;
 
 	request = bpf_map_lookup_elem(&requests, &slot);
-	if (!request || request->id != latest->id || request->is_over == APPEASE_ACCOUNTED)
+	if (!request || request->id != latest->id)
 		return NULL;
-	request->is_over = APPEASE_OPEN;
-	return request;
+	/* In one step, see ends_at_wakeup(). */
+	return __sync_val_compare_and_swap(&request->is_over, APPEASE_OVER, APPEASE_OPEN) == APPEASE_ACCOUNTED ? NULL : request;
 }
 
 /*

@@ -123,7 +123,8 @@ static __always_inline bool ends_at_wakeup(struct appease_request *request, u64 
 {
 	if (!response_ends(among(request), request->last_response_ns, request->served_at_ns, now))
 		return false;
-	request->is_over = APPEASE_OVER;
+	/* Another CPU may be accounting for it: then it stays accounted for, or it would be so twice. */
+	__sync_val_compare_and_swap(&request->is_over, APPEASE_OPEN, APPEASE_OVER);
 	return true;
 }
 
