@@ -15,8 +15,6 @@ enum appease_const {
 	/* Hops after which attention is not handed on: input, server, terminal, shell, command and three more. */
 	APPEASE_MAX_HOPS = 8,
 	APPEASE_NR_REQUESTS = 4096,
-	/* Of which one customer may have so many open at a time. */
-	APPEASE_CUSTOMER_REQUESTS = 2048,
 	/* Customers that are told apart; slot 0 is everybody who finds no other one. */
 	APPEASE_NR_CUSTOMERS = 1024,
 	/* Customers by channel whose response times are kept, the latest. */
@@ -160,7 +158,7 @@ struct appease_customer {
 	u64 answered;		/* of those: ended by their response */
 	u64 silent;		/* ended without one, when nobody had worked on them any more */
 	u64 timed_out;		/* ended without one, while somebody still did */
-	u64 denied;		/* reads that opened none, for this one had too many open */
+	u64 denied;		/* reads that opened none: this one had too many open, or no record was free */
 	u32 weight;		/* POLICY_WEIGHT_DEFAULT: 1 */
 	u32 open;		/* requests that are open */
 	u32 is_active;		/* its weight is among those of all active customers */

@@ -189,14 +189,26 @@ static __always_inline void leave_active(const struct appease_customer *customer
 	__sync_fetch_and_add(&armed.nr_active, -1);
 }
 
-/* A slot for a new customer: a free one, or that of one who was not heard of for long; 0: none. */
+/* Slots below are not for addresses, of which anybody has as many as there are: a quarter. */
+#define LOCAL_CUSTOMERS (APPEASE_NR_CUSTOMERS / 4)
+
+/* The slot that is tried next for a customer, of those that it may have. */
+static __always_inline u32 next_customer_slot(bool is_address)
+{
+	if (is_address)
+		return LOCAL_CUSTOMERS + __sync_fetch_and_add(&armed.next_address, 1) % (APPEASE_NR_CUSTOMERS - LOCAL_CUSTOMERS);
+	return __sync_fetch_and_add(&armed.next_customer, 1) % APPEASE_NR_CUSTOMERS;
+}
+
+/* A slot for a new customer: a free one, or that of one who was not heard of for long; 0: none. One who is known here is looked for until found. */
 __noinline u32 new_customer(const struct appease_customer_key *key __arg_nonnull, u64 now)
 {
+	bool is_address = key->kind == APPEASE_CUSTOMER_ADDRESS;
 	struct appease_customer *customer;
 	u32 i, slot;
 
-	bpf_for(i, 0, TRIES) {
-		slot = __sync_fetch_and_add(&armed.next_customer, 1) % APPEASE_NR_CUSTOMERS;
+	bpf_for(i, 0, is_address ? TRIES : APPEASE_NR_CUSTOMERS) {
+		slot = next_customer_slot(is_address);
 		customer = try_customer(slot);
 		if (!slot || !customer ||
 		    (customer->latest_ns && (customer->open || now - customer->latest_ns < CUSTOMER_IDLE_NS)))

@@ -91,6 +91,7 @@ struct armed {
 	u32 weights_version;	/* how often the daemon has said what customers weigh; 0: never */
 	u32 seat_uid;	/* active user of the seat, or APPEASE_NOBODY */
 	u32 next_customer;
+	u32 next_address;
 	u64 inet_at_ns;	/* latest request by a socket of TCP or UDP; 0: none so far */
 	u64 unaccounted;	/* requests that are not accounted for yet */
 	u64 active_weight;	/* of all active customers together (policy/fairness.h) */

@@ -8,6 +8,7 @@
 #include "accounts.bpf.h"
 #include "news.bpf.h"
 #include "policy/budget.h"
+#include "policy/quota.h"
 
 /* From kernel headers; constants do not travel in BTF. */
 #define S_IFMT 0170000
@@ -183,13 +184,42 @@ static __always_inline bool hand_on(const struct appease_process *from, u32 from
 	return true;
 }
 
+/* One record of sixteen is free for who sits at the machine at the least. If they lie anyhow, one of ten million searches finds none. */
+#define LOCAL_TRIES 256
+
+/* Of what is kept from whom, see policy/quota.h. */
+static __always_inline u32 kept_from(u32 kind)
+{
+	switch (kind) {
+	case APPEASE_CUSTOMER_SEAT:
+	case APPEASE_CUSTOMER_LINE:
+		return 0;
+	case APPEASE_CUSTOMER_UID:
+	case APPEASE_CUSTOMER_CGROUP:
+		return QUOTA_KEPT_FROM_USERS;
+	default:
+		return QUOTA_KEPT_FROM_ADDRESSES;
+	}
+}
+
+static __always_inline bool may_open(const struct appease_customer *customer)
+{
+	return quota_allows(customer->open, armed.unaccounted, APPEASE_NR_REQUESTS, kept_from(customer->key.kind));
+}
+
+/* How many records are tried for a request of @customer. Of addresses, which have more than there are under a flood, the newest go without. */
+static __always_inline u32 tries_for(const struct appease_customer *customer)
+{
+	return kept_from(customer->key.kind) == QUOTA_KEPT_FROM_ADDRESSES ? TRIES : LOCAL_TRIES;
+}
+
 /* A free record for a request: never used, over, or of one whose time is over; NULL: all are taken. */
-static __always_inline struct appease_request *free_request(u64 now, u32 *slot)
+static __always_inline struct appease_request *free_request(u32 tries, u64 now, u32 *slot)
 {
 	struct appease_request *request;
 	u32 i;
 
-	bpf_for(i, 0, TRIES) {
+	bpf_for(i, 0, tries) {
 		u32 at = __sync_fetch_and_add(&armed.next_slot, 1) % APPEASE_NR_REQUESTS;
 
 		request = bpf_map_lookup_elem(&requests, &at);
@@ -221,7 +251,7 @@ __noinline u32 new_request(const struct source *source __arg_nonnull, u32 slot_o
 	if (!customer)
 		return 0;
 	/* The newest go without, not those that are served. */
-	request = customer->open < APPEASE_CUSTOMER_REQUESTS ? free_request(now, &slot) : NULL;
+	request = may_open(customer) ? free_request(tries_for(customer), now, &slot) : NULL;
 	if (!request) {
 		__sync_fetch_and_add(&customer->denied, 1);
 		return 0;

@@ -10,6 +10,7 @@
 #include "party.h"
 #include "placement.h"
 #include "progress.h"
+#include "quota.h"
 #include "response.h"
 #include "share.h"
 #include "unhappiness.h"

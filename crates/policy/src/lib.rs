@@ -19,7 +19,8 @@ pub use sys::{
     LOAN_DECAY_PCT, PARTY_SCALE_1, PARTY_SCALE_MAX, PLACEMENT_CPU_LOOKS, PLACEMENT_DOMAIN_LOOKS, PLACEMENT_DUE_NS,
     PLACEMENT_FEW, PLACEMENT_LAG_NS, PLACEMENT_MOVE_NS, PLACEMENT_PARTY_TURNS, POLICY_WEIGHT_DEFAULT, PROGRESS_KEEP_NS,
     PROGRESS_KERNEL_PCT, PROGRESS_MARGIN_NS, PROGRESS_OVERDUE_NS, PROGRESS_OVERDUE_PCT, PROGRESS_PIECE_NS,
-    PROGRESS_TURN_NS, PROGRESS_WEIGHT_0, RESPONSE_QUIET_NS, SHARE_ALPHA_PARTS, WAKER_LONGEST_NS,
+    PROGRESS_TURN_NS, PROGRESS_WEIGHT_0, QUOTA_KEPT_FROM_ADDRESSES, QUOTA_KEPT_FROM_USERS, RESPONSE_QUIET_NS,
+    SHARE_ALPHA_PARTS, WAKER_LONGEST_NS,
 };
 
 /// Defines safe functions over the C ones of the same name.
@@ -149,6 +150,8 @@ native! {
     budget_limited(until_ns: u64, served_ns: u64, quiet_ns: u64) -> u64;
     /// The same, after an answer.
     budget_extended(until_ns: u64, served_ns: u64, quiet_ns: u64, budget_ns: u64) -> u64;
+    /// Whether a customer may have one more request open.
+    quota_allows(open: u32, taken: u32, all: u32, kept_of: u32) -> bool;
     /// The kernel's `avenrun[0]` for hundredths of a load.
     elevation_avenrun(hundredths: u64) -> u64;
     /// Row of Table 1 for that.

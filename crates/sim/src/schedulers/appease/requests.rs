@@ -2,8 +2,8 @@
 //! `bpf/customers.bpf.h`), and when a request is over (`bpf/policy/response.h`).
 
 use appease_policy::{
-    Among, FAIRNESS_ACTIVE_NS, POLICY_WEIGHT_DEFAULT, budget_extended, budget_limited, request_weight,
-    response_is_quiet, unhappiness_key, unhappiness_opened,
+    Among, FAIRNESS_ACTIVE_NS, POLICY_WEIGHT_DEFAULT, QUOTA_KEPT_FROM_ADDRESSES, budget_extended, budget_limited,
+    quota_allows, request_weight, response_is_quiet, unhappiness_key, unhappiness_opened,
 };
 
 use super::process::Attention;
@@ -18,8 +18,6 @@ const BUDGET_NS: u64 = 2 * SECOND;
 const QUIET_NS: u64 = 300 * MS;
 const NR_REQUESTS: usize = 4096;
 const NR_CUSTOMERS: usize = 1024;
-/// So many of the records one customer may have.
-const CUSTOMER_REQUESTS: u32 = 2048;
 /// Records that are tried before there is none to be had.
 const TRIES: usize = 16;
 
@@ -207,7 +205,9 @@ impl Requests {
     /// not those that are served.
     pub(super) fn open(&mut self, asker: Asker, reader: TaskId, now_ns: u64) -> Option<Attention> {
         let customer = self.customer_behind(asker, now_ns);
-        let may_have_more = self.customers[customer as usize].open < CUSTOMER_REQUESTS;
+        let kept = if asker.by_terminal { 0 } else { QUOTA_KEPT_FROM_ADDRESSES };
+        let may_have_more =
+            quota_allows(self.customers[customer as usize].open, self.unaccounted, NR_REQUESTS as u32, kept);
         let Some(slot) = may_have_more.then(|| self.free_record(now_ns)).flatten() else {
             self.denied += 1;
             return None;
@@ -378,20 +378,31 @@ mod tests {
     #[test]
     fn the_newest_go_without_a_record() {
         let mut requests = Requests::new();
-        for nth in 0..NR_REQUESTS as u32 {
+        let most = NR_REQUESTS as u32 - NR_REQUESTS as u32 / QUOTA_KEPT_FROM_ADDRESSES;
+        // Ten that want all have one part each of eleven.
+        for nth in 0..most / 11 * 10 {
             assert!(requests.open(asker(nth % 10), 0, 1).is_some());
         }
-        assert!(requests.open(asker(3), 0, 2).is_none() && requests.denied == 1);
+        while requests.open(asker(3), 0, 1).is_some() {}
+        let denied = requests.denied;
+        assert!(requests.open(asker(3), 0, 2).is_none() && requests.denied == denied + 1);
+        requests.sweep(1 + ATTENTION_NS);
         assert!(requests.open(asker(3), 0, 1 + ATTENTION_NS).is_some());
     }
 
-    /// One customer cannot have all records.
+    /// One customer has half of the records that addresses may have; who comes then finds some, and so does who types.
     #[test]
-    fn a_customer_has_half_of_the_records() {
+    fn no_number_of_customers_has_all_records() {
         let mut requests = Requests::new();
-        let opened = (0..NR_REQUESTS).filter(|_| requests.open(asker(0), 0, 1).is_some()).count();
-        assert_eq!((opened as u32, requests.denied), (CUSTOMER_REQUESTS, u64::from(CUSTOMER_REQUESTS)));
-        assert!(requests.open(asker(1), 0, 1).is_some());
+        let opened = (0..NR_REQUESTS).filter(|_| requests.open(asker(0), 0, 1).is_some()).count() as u32;
+        let most = NR_REQUESTS as u32 - NR_REQUESTS as u32 / QUOTA_KEPT_FROM_ADDRESSES;
+        assert_eq!(opened, most / 2);
+        for nth in 0..NR_REQUESTS as u32 * 2 {
+            requests.open(asker(nth % 64), 0, 1);
+        }
+        assert!(requests.open(asker(64), 0, 1).is_some());
+        let keys = (0..100).filter(|_| requests.open(Asker { by_terminal: true, ..asker(65) }, 0, 1).is_some()).count();
+        assert_eq!(keys, 100);
     }
 
     /// Answered by one process alone, a request is over when that wakes up; the next write back opens it again, and the
