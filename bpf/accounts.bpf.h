@@ -200,7 +200,7 @@ static __always_inline u32 next_customer_slot(bool is_address)
 	return __sync_fetch_and_add(&armed.next_customer, 1) % APPEASE_NR_CUSTOMERS;
 }
 
-/* A slot for a new customer: a free one, or that of one who was not heard of for long; 0: none. One who is known here is looked for until found. */
+/* A slot for a new customer: a free one, or that of one who was not heard of for long; 0: none. Only for addresses the search is short. */
 __noinline u32 new_customer(const struct appease_customer_key *key __arg_nonnull, u64 now)
 {
 	bool is_address = key->kind == APPEASE_CUSTOMER_ADDRESS;

@@ -184,7 +184,7 @@ static __always_inline bool hand_on(const struct appease_process *from, u32 from
 	return true;
 }
 
-/* One record of sixteen is free for who sits at the machine at the least. If they lie anyhow, one of ten million searches finds none. */
+/* One record of sixteen is free for the seat at the least. If they lie anyhow, one of ten million searches finds none. */
 #define LOCAL_TRIES 256
 
 /* Of what is kept from whom, see policy/quota.h. */

@@ -13,7 +13,7 @@
 #define PTY_MAJOR_LAST 143
 #define BSD_PTY_MAJOR_FIRST 2
 #define BSD_PTY_MAJOR_LAST 3
-/* Below them the ends of emulators. */
+/* The first half of the new ones are the ends of emulators. */
 #define UNIX98_PTY_SLAVES_FIRST 136
 
 static __always_inline bool is_pty(const struct tty_struct *tty)
@@ -86,7 +86,9 @@ int appease_pty_write(u64 *ctx)
 /* Whether nobody waits for what comes to @tty, the end of an emulator: it has no echo either. */
 static __always_inline bool is_unheard(struct tty_struct *tty)
 {
-	return (tty->driver->major == BSD_PTY_MAJOR_FIRST || tty->driver->major < UNIX98_PTY_SLAVES_FIRST) &&
+	s32 major = tty->driver->major;
+
+	return (major == BSD_PTY_MAJOR_FIRST || (major >= PTY_MAJOR_FIRST && major < UNIX98_PTY_SLAVES_FIRST)) &&
 	       tty->read_wait.head.next == &tty->read_wait.head;
 }
 

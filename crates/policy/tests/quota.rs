@@ -18,7 +18,7 @@ fn greedy(customers: usize, all: u32, kept_of: u32) -> Vec<u32> {
 }
 
 proptest! {
-    /// However many want all: they have the same, within one, and about as much is free for whoever comes next.
+    /// However many want all: they have the same, within one, and about as much is free for the next one.
     #[test]
     fn those_who_want_all_share(customers in 1..200_usize, all in 256..8192_u32) {
         let open = greedy(customers, all, 0);
@@ -38,7 +38,7 @@ proptest! {
     }
 }
 
-/// A thousand addresses leave a quarter to those who have an account on the machine.
+/// A thousand addresses leave a quarter to accounts on the machine.
 #[test]
 fn addresses_leave_a_quarter() {
     let taken: u32 = greedy(1000, 4096, QUOTA_KEPT_FROM_ADDRESSES).iter().sum();

@@ -390,7 +390,7 @@ fn appease_spares_who_seldom_asks() {
     assert!(beside <= 1.3 * alone + 1.0, "{alone} ms alone, {beside} ms beside a crowd");
 }
 
-/// While customers want more records than there are, for requests that are not answered, who comes then still finds one.
+/// While customers want more records than there are, for requests that are not answered, the next one still finds one.
 #[test]
 fn appease_keeps_records_for_who_comes() {
     // Each of the front's processes waits for a single one behind, which never answers.

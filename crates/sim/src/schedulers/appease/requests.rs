@@ -390,7 +390,7 @@ mod tests {
         assert!(requests.open(asker(3), 0, 1 + ATTENTION_NS).is_some());
     }
 
-    /// One customer has half of the records that addresses may have; who comes then finds some, and so does who types.
+    /// One customer has half of the records that addresses may have; the next one finds some, and so do keys.
     #[test]
     fn no_number_of_customers_has_all_records() {
         let mut requests = Requests::new();
