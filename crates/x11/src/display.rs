@@ -11,7 +11,8 @@ use x11rb::{
         Event,
         res::{self, ConnectionExt as _, ResourceIdSpec},
         sync::{self, ConnectionExt as _, CreateAlarmAux, Int64, TESTTYPE, Trigger, VALUETYPE, Waitcondition},
-        xproto::{ConnectionExt as _, CreateWindowAux, Window as XWindow, WindowClass},
+        xkb::{self, ConnectionExt as _},
+        xproto::{ClientMessageEvent, ConnectionExt as _, CreateWindowAux, EventMask, Window as XWindow, WindowClass},
     },
     rust_connection::RustConnection,
 };
@@ -24,12 +25,23 @@ use crate::{
 /// Whoever owns this selection serves the display. It is the server's own way to have one of a kind, and ends with its owner.
 pub const SELECTION: &str = "_APPEASE_X11_S0";
 
+/// Type of the message that the user begins to be active.
+const BEGUN: &str = "_APPEASE_X11_BEGUN";
+
 /// The version of SYNC that has what we need.
 const SYNC_VERSION: (u8, u8) = (3, 0);
 /// Resources of one client can be asked for by one call since this version.
 const RES_VERSION: (u8, u8) = (1, 2);
-/// Never reached: nobody wants to be told that a rest is over.
+/// The version of XKEYBOARD that every server has.
+const XKB_VERSION: (u16, u16) = (1, 0);
+/// Never reached by what rises: nobody wants to be told that a rest is over.
 const NEVER: Int64 = Int64 { hi: i32::MAX, lo: u32::MAX };
+/// Never reached by what falls.
+const NEVER_BELOW: Int64 = Int64 { hi: i32::MIN, lo: 0 };
+/// Begins of input that the server waits for without being asked again: one, and one more for while we do not get the CPU.
+const AWAITED: u32 = 2;
+/// How long after the first input we are told, ms. Nobody waits for us: without load a key is on the screen after 1.4 milliseconds at most.
+const TOLD_AFTER_MS: u64 = 5;
 
 /// An X server.
 pub(crate) struct Display {
@@ -37,6 +49,7 @@ pub(crate) struct Display {
     root: XWindow,
     own: XWindow,
     selection: u32,
+    begun: u32,
     clock: sync::Counter,
     idle: Option<sync::Counter>,
     has_res: bool,
@@ -45,14 +58,9 @@ pub(crate) struct Display {
 impl Display {
     /// Connects, and becomes the one agent of the display.
     pub(crate) fn connect(name: &str) -> Result<Self, Error> {
-        let (connection, number) =
-            x11rb::connect(Some(name)).map_err(|source| Error::Unreachable { display: name.into(), r#source })?;
+        let (connection, number) = connect(name)?;
         let root = connection.setup().roots[number].root;
         let no_sync = || Error::NoSync { display: name.into() };
-        if connection.extension_information(sync::X11_EXTENSION_NAME)?.is_none() {
-            return Err(no_sync());
-        }
-        connection.sync_initialize(SYNC_VERSION.0, SYNC_VERSION.1)?.reply().map_err(Error::of("begin with SYNC"))?;
         let counters =
             connection.sync_list_system_counters()?.reply().map_err(Error::of("list its counters"))?.counters;
         let counter = |name: &[u8]| counters.iter().find(|counter| counter.name == name).map(|counter| counter.counter);
@@ -63,7 +71,8 @@ impl Display {
         let selection =
             connection.intern_atom(false, SELECTION.as_bytes())?.reply().map_err(Error::of("name a selection"))?.atom;
         let own = connection.generate_id().map_err(Error::of_id("create a window"))?;
-        let display = Self { connection, root, own, selection, clock, idle, has_res };
+        let begun = connection.intern_atom(false, BEGUN.as_bytes())?.reply().map_err(Error::of("name a message"))?.atom;
+        let display = Self { connection, root, own, selection, begun, clock, idle, has_res };
         display.become_the_one(name)?;
         // By default all clients have the same, ours included.
         display.connection.sync_set_priority(x11rb::NONE, OWN)?;
@@ -87,28 +96,32 @@ impl Display {
     }
 
     /// Asks to be told when the user begins and ends to be active; `None` when the server does not know.
-    pub(crate) fn watch_activity(&self) -> Result<Option<Activity>, Error> {
+    pub(crate) fn watch_activity(&self, name: &str) -> Result<Option<Activity>, Error> {
         let Some(counter) = self.idle else { return Ok(None) };
-        let alarm = |kind: TESTTYPE, at_ms: u64| {
-            let id = self.connection.generate_id().map_err(Error::of_id("set an alarm"))?;
-            let asked = CreateAlarmAux::new()
-                .counter(counter)
-                .value_type(VALUETYPE::ABSOLUTE)
-                .value(milliseconds(at_ms))
-                .test_type(kind)
-                // Else it would move on by one each time it fires.
-                .delta(milliseconds(0))
-                .events(1);
-            let set = self.connection.sync_create_alarm(id, &asked)?.check();
-            set.map_err(Error::of("set an alarm"))?;
-            Ok::<_, Error>(id)
-        };
-        // The server tells a fall only from above the value: had it just told that IDLE_MS is reached, it would be none.
-        let begins = alarm(TESTTYPE::NEGATIVE_TRANSITION, IDLE_MS - 1)?;
-        let ends = alarm(TESTTYPE::POSITIVE_TRANSITION, IDLE_MS)?;
+        let (waiting, _) = connect(name)?;
+        let ends = self.connection.generate_id().map_err(Error::of_id("set an alarm"))?;
+        let asked = CreateAlarmAux::new()
+            .counter(counter)
+            .value_type(VALUETYPE::ABSOLUTE)
+            .value(milliseconds(IDLE_MS))
+            .test_type(TESTTYPE::POSITIVE_TRANSITION)
+            // Else it would move on by one each time it fires.
+            .delta(milliseconds(0))
+            .events(1);
+        self.connection.sync_create_alarm(ends, &asked)?.check().map_err(Error::of("set an alarm"))?;
         let idle = self.connection.sync_query_counter(counter)?.reply().map_err(Error::of("tell a counter"))?;
         let idle_ms = u64::from(idle.counter_value.hi.unsigned_abs()) << 32 | u64::from(idle.counter_value.lo);
-        Ok(Some(Activity { begins, ends, at_first: idle_ms < IDLE_MS }))
+        let activity = Activity {
+            waiting,
+            counter,
+            clock: self.clock,
+            window: self.own,
+            begun: self.begun,
+            ends,
+            at_first: idle_ms < IDLE_MS,
+        };
+        (0..AWAITED).try_for_each(|_| activity.await_input())?;
+        Ok(Some(activity))
     }
 
     /// The next event that is there.
@@ -195,22 +208,68 @@ impl Server for Display {
 }
 
 /// Whether the user is active.
+///
+/// An alarm would tell of the first key after a pause while that is being answered: the server would write to us and wake us up, and
+/// have the key wait for both. So a connection of its own waits for the input, then for a moment, and then sends us a message. All three
+/// are asked for beforehand, and the server does them by itself.
 pub(crate) struct Activity {
-    begins: sync::Alarm,
+    waiting: RustConnection,
+    counter: sync::Counter,
+    clock: sync::Counter,
+    window: XWindow,
+    begun: u32,
     ends: sync::Alarm,
     /// At first.
     pub(crate) at_first: bool,
 }
 
 impl Activity {
-    /// What an event says about it.
-    pub(crate) fn says(&self, event: &Event) -> Option<bool> {
+    /// What an event says about it. Another begin is waited for then.
+    pub(crate) fn says(&self, event: &Event) -> Result<Option<bool>, Error> {
         match event {
-            Event::SyncAlarmNotify(fired) if fired.alarm == self.begins => Some(true),
-            Event::SyncAlarmNotify(fired) if fired.alarm == self.ends => Some(false),
-            _ => None,
+            Event::ClientMessage(told) if told.window == self.window && told.type_ == self.begun => {
+                self.await_input()?;
+                Ok(Some(true))
+            }
+            Event::SyncAlarmNotify(fired) if fired.alarm == self.ends => Ok(Some(false)),
+            _ => Ok(None),
         }
     }
+
+    fn await_input(&self) -> Result<(), Error> {
+        let wait = |counter, wait_type, ms, test_type, event_threshold| Waitcondition {
+            trigger: Trigger { counter, wait_type, wait_value: milliseconds(ms), test_type },
+            event_threshold,
+        };
+        let waiting = &self.waiting;
+        // The server tells a fall only from above the value: had it just told that IDLE_MS is reached, it would be none.
+        let falls = wait(self.counter, VALUETYPE::ABSOLUTE, IDLE_MS - 1, TESTTYPE::NEGATIVE_TRANSITION, NEVER_BELOW);
+        let passes = wait(self.clock, VALUETYPE::RELATIVE, TOLD_AFTER_MS, TESTTYPE::POSITIVE_COMPARISON, NEVER);
+        waiting.sync_await_(&[falls])?.ignore_error();
+        waiting.sync_await_(&[passes])?.ignore_error();
+        // For no event in particular, it goes to whoever made the window.
+        let told = ClientMessageEvent::new(32, self.window, self.begun, [0; 5]);
+        waiting.send_event(false, self.window, EventMask::NO_EVENT, told)?.ignore_error();
+        Ok(waiting.flush()?)
+    }
+}
+
+/// Connects to a display that has SYNC, as one to whom nobody tells of a change of keyboards: the server would do so while the first key of
+/// another keyboard is being answered. Also the number of the screen.
+fn connect(name: &str) -> Result<(RustConnection, usize), Error> {
+    let (connection, number) =
+        x11rb::connect(Some(name)).map_err(|source| Error::Unreachable { display: name.into(), r#source })?;
+    if connection.extension_information(sync::X11_EXTENSION_NAME)?.is_none() {
+        return Err(Error::NoSync { display: name.into() });
+    }
+    connection.sync_initialize(SYNC_VERSION.0, SYNC_VERSION.1)?.reply().map_err(Error::of("begin with SYNC"))?;
+    if connection.extension_information(xkb::X11_EXTENSION_NAME)?.is_some() {
+        connection
+            .xkb_use_extension(XKB_VERSION.0, XKB_VERSION.1)?
+            .reply()
+            .map_err(Error::of("begin with XKEYBOARD"))?;
+    }
+    Ok((connection, number))
 }
 
 fn has_resources(connection: &RustConnection) -> Result<bool, Error> {
@@ -235,3 +294,6 @@ fn milliseconds(ms: u64) -> Int64 {
     let [hi, lo] = [(ms >> 32) as u32, ms as u32];
     Int64 { hi: hi.cast_signed(), lo }
 }
+
+#[cfg(test)]
+mod tests;

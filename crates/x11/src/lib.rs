@@ -4,7 +4,7 @@
 //! No CPU scheduler has a say in it; priorities of clients have, which the extension SYNC offers to every client. So an
 //! agent, an ordinary client of an ordinary user, raises whoever has the focus.
 //!
-//! It sleeps while nothing changes: of key presses, the first after a pause alone wakes it. All decisions are in [`agent`], which needs no X server; [`display`]
+//! It sleeps while nothing changes: of key presses, the first after a pause alone wakes it, a moment later. All decisions are in [`agent`], which needs no X server; [`display`]
 //! and [`focus`] are the only modules that speak to one.
 #![forbid(unsafe_code)]
 
@@ -79,7 +79,7 @@ fn serve(name: &str, display: &Display, agent: &mut Agent<Display, StateFile>, s
     let begin = Instant::now();
     let now_ms = || u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX);
     let mut focus = Focus::follow(display)?;
-    let activity = display.watch_activity()?;
+    let activity = display.watch_activity(name)?;
     if activity.is_none() {
         info!("display {name} has no counter IDLETIME: whoever has the focus is raised whether or not there is input");
     }
@@ -96,7 +96,7 @@ fn serve(name: &str, display: &Display, agent: &mut Agent<Display, StateFile>, s
                 info!("another program took {SELECTION}: it serves display {name} now");
                 return Ok(());
             }
-            if let Some(active) = activity.as_ref().and_then(|activity| activity.says(&event)) {
+            if let Some(active) = activity.as_ref().map_or(Ok(None), |activity| activity.says(&event))? {
                 debug!("the user is {}", if active { "active" } else { "idle" });
                 is_active = active;
             }
