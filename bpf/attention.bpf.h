@@ -14,6 +14,7 @@
 
 /* From kernel headers; constants do not travel in BTF. */
 #define PF_KTHREAD 0x00200000
+#define PF_IDLE 0x00000002
 #define PF_NO_SETAFFINITY 0x04000000
 #define DEFAULT_PRIO 120
 

@@ -98,6 +98,7 @@ const JOYSTICKS: &str = "joysticks as channels";
 const JOYSTICKS_WAKEUP: &str = "prompt wake-up of readers of joysticks";
 const HIDRAW: &str = "raw HID devices as channels";
 const HIDRAW_WAKEUP: &str = "prompt wake-up of readers of raw HID devices";
+const HIDRAW_ANSWERS: &str = "that what a raw HID device answers is not taken for input";
 const TERMINALS: &str = "what is behind terminals";
 const TERMINALS_WAKEUP: &str = "prompt wake-up behind terminals";
 const PIPES: &str = "what is behind pipes and FIFOs";
@@ -149,6 +150,7 @@ pub(crate) const HOOKS: &[Hook] = &[
     of_module("hid", hook("appease_hidraw_event", "hidraw_report_event", HIDRAW_WAKEUP)),
     of_module("hid", hook("appease_hidraw_event_end", "hidraw_report_event", HIDRAW_WAKEUP)),
     of_module("hid", hook("appease_hidraw_read", "hidraw_read", HIDRAW)),
+    of_module("hid", hook("appease_hidraw_write", "hidraw_write", HIDRAW_ANSWERS)),
     of_module("snd_pcm", hook("appease_sound_ioctl", "snd_pcm_common_ioctl", "players that map the sound buffer")),
     of_module("snd_pcm", hook("appease_sound_poll", "snd_pcm_poll", "players that map its positions, too")),
     of_module("snd_pcm", hook("appease_sound_transfer", "__snd_pcm_lib_xfer", "players that write sound")),

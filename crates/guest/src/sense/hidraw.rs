@@ -19,15 +19,19 @@ const BUS_VIRTUAL: u16 = 6;
 
 /// Its name, by which its node is found.
 const NAME: &str = "checks' raw device";
-/// One button of a vendor's own kind, of which the kernel makes no input device.
+/// A vendor's own kind, and that of security keys (HID usage tables, 0xf1d0).
+const PAGE_VENDOR: u16 = 0xff00;
+const PAGE_SECURITY: u16 = 0xf1d0;
+/// One button, of which the kernel makes no input device, and one light; after the usage page.
 const REPORTS: &[u8] = &[
-    0x06, 0x00, 0xff, // usage page: vendor's own
     0x09, 0x01, // usage 1
     0xa1, 0x01, // an application:
     0x09, 0x01, // usage 1
     0x15, 0x00, 0x25, 0x7f, // from 0 to 127
     0x75, 0x08, 0x95, 0x01, // one byte
     0x81, 0x02, // is input
+    0x09, 0x02, // usage 2
+    0x91, 0x02, // is output
     0xc0, // end
 ];
 
@@ -40,15 +44,25 @@ pub struct RawDevice {
 impl RawDevice {
     /// Makes it.
     pub fn new() -> Result<Self> {
+        Self::of(PAGE_VENDOR)
+    }
+
+    /// The same, a security key.
+    pub fn security_key() -> Result<Self> {
+        Self::of(PAGE_SECURITY)
+    }
+
+    fn of(page: u16) -> Result<Self> {
+        let reports = [&[0x06], &page.to_le_bytes()[..], REPORTS].concat();
         let mut uhid = File::options().read(true).write(true).open(UHID).with_context(|| format!("open {UHID}"))?;
         let mut event = CREATE2.to_ne_bytes().to_vec();
         event.extend_from_slice(NAME.as_bytes());
         event.resize(size_of_val(&CREATE2) + NAME_LEN + PLACES_LEN, 0);
-        event.extend_from_slice(&u16::try_from(REPORTS.len())?.to_ne_bytes());
+        event.extend_from_slice(&u16::try_from(reports.len())?.to_ne_bytes());
         event.extend_from_slice(&BUS_VIRTUAL.to_ne_bytes());
         // Vendor, product, version, country: none.
         event.extend_from_slice(&[0; 4 * 4]);
-        event.extend_from_slice(REPORTS);
+        event.extend_from_slice(&reports);
         uhid.write_all(&event).with_context(|| format!("make a device with {UHID}"))?;
         Ok(Self { uhid, value: 0 })
     }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Plays silence for ever, and makes no call but poll: samples and both positions are in mapped memory. The argument is the
- * node of a playback stream. Prints "plays" when it does.
+ * Plays silence for ever, and makes no call but poll: samples and both positions are in mapped memory. The first argument is the
+ * node of a playback stream. Prints "plays" when it does. With a second argument, it prepares the stream and gives it sound, prints
+ * "waits", and asks for room for ever, but never starts.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <sound/asound.h>
 
 #define RATE 48000
@@ -89,6 +91,20 @@ int main(int argc, char **argv)
 	if (ioctl(card, SNDRV_PCM_IOCTL_PREPARE)) {
 		perror("prepare");
 		return 1;
+	}
+	if (argc > 2) {
+		struct timespec pause = { .tv_nsec = 10000000 };
+
+		control->appl_ptr = PERIOD_FRAMES;
+		puts("waits");
+		fflush(stdout);
+		for (;;) {
+			if (poll(&room, 1, -1) != 1 || room.revents != POLLOUT) {
+				perror("wait for room");
+				return 1;
+			}
+			nanosleep(&pause, NULL);
+		}
 	}
 	control->appl_ptr = BUFFER_FRAMES;
 	if (ioctl(card, SNDRV_PCM_IOCTL_START)) {

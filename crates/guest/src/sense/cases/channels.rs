@@ -1,16 +1,26 @@
 //! Who reads from a device opens a request; who only watches it does not.
 
+use std::process::Command;
+
 use anyhow::{Result, ensure};
 
 use super::{Case, case};
-use crate::sense::{
-    answer::{self, Origin},
-    device::{self, Device, Shape},
-    hidraw::RawDevice,
-    rule::Rule,
-    stage::{Actor, Stage},
-    wire::{End, Order},
+use crate::{
+    clock,
+    sense::{
+        answer::{self, Origin, why},
+        device::{self, Device, Shape},
+        hidraw::RawDevice,
+        program::{self, Program},
+        rule::Rule,
+        stage::{Actor, Stage},
+        wire::{End, Order},
+    },
 };
+
+const FORGE: &str = include_str!("../c/forge.c");
+/// Longer than what comes after a write counts as an answer.
+const NO_ANSWER_MS: u64 = 300;
 
 pub fn all() -> Vec<Case> {
     vec![
@@ -43,6 +53,9 @@ pub fn all() -> Vec<Case> {
         case("unplugged and back", unplugged),
         case("thread", thread),
         case("two readers", two_readers),
+        case("events made up", made_up),
+        case("answers of a raw device", answers),
+        case("security key", security_key),
     ]
 }
 
@@ -165,4 +178,57 @@ fn two_readers(stage: &mut Stage) -> Result<()> {
     two.does(&Order::Read(End::Channel))?;
     stage.verdict("who read later", two.attended(&stage.by_remote(&two), &[]));
     Ok(())
+}
+
+/// A user who may write to a device reads what it made up itself. The device's real events count as before.
+fn made_up(stage: &mut Stage) -> Result<()> {
+    let mut device = Device::new(Shape::Remote)?;
+    let node = device.node("event")?;
+    let mut forger = forge(stage, "event", &node)?;
+    forger.prints(1)?;
+    clock::sleep_ms(1000);
+    stage.verdict("who makes up events", why(forger.pid())?.must_be_unattended());
+    drop(forger);
+    let mut reader = stage.actor("reader", None, None)?;
+    reader.opens(&node)?;
+    // It may have left the key pressed: of a press and a release, one changes something.
+    device.touch()?;
+    device.touch()?;
+    reader.does(&Order::Read(End::Channel))?;
+    stage.verdict("who reads real ones", reader.attended(&Origin::new("evdev", &node, reader.pid), &[]));
+    Ok(())
+}
+
+/// What comes soon after a write is the device's answer, and no person's doing.
+fn answers(stage: &mut Stage) -> Result<()> {
+    let mut device = RawDevice::new()?;
+    let node = device.node()?;
+    let mut asker = forge(stage, "raw", &node)?;
+    asker.prints(1)?;
+    device.touch()?;
+    asker.prints(2)?;
+    stage.verdict("who is answered", why(asker.pid())?.must_be_unattended());
+    clock::sleep_ms(NO_ANSWER_MS);
+    device.touch()?;
+    asker.prints(3)?;
+    let origin = Origin::new("hidraw", &node, asker.pid());
+    stage.verdict("who reads later", why(asker.pid())?.must_be_attended(&origin, &[]));
+    Ok(())
+}
+
+fn security_key(stage: &mut Stage) -> Result<()> {
+    let mut device = RawDevice::security_key()?;
+    let node = device.node()?;
+    let mut reader = stage.actor("reader", None, None)?;
+    reader.opens(&node)?;
+    device.touch()?;
+    reader.does(&Order::Read(End::Channel))?;
+    stage.verdict("its reader", reader.unattended());
+    Ok(())
+}
+
+fn forge(stage: &Stage, how: &str, node: &str) -> Result<Program> {
+    let program = program::compile(&stage.dir, "forge", FORGE)?;
+    let output = stage.dir.join(format!("forge.{how}.log"));
+    Program::start(Command::new(program).args([how, node]), None, output)
 }

@@ -21,7 +21,7 @@ const PLAYBACK: &str = "/dev/snd/pcmC0D0p";
 const WHILE_MS: u64 = 5000;
 
 pub fn all() -> Vec<Case> {
-    vec![case("sound mapped with its positions", feed)]
+    vec![case("sound mapped with its positions", feed), case("sound that never starts", never_starts)]
 }
 
 fn feed(stage: &mut Stage) -> Result<()> {
@@ -37,5 +37,21 @@ fn feed(stage: &mut Stage) -> Result<()> {
     let request = |found: &Found| found.current().map(|chain| chain.request);
     let renewed = request(&late) > request(&early);
     stage.verdict("each period is a request", if renewed { Ok(()) } else { Err(anyhow!("{early}, then {late}")) });
+    player.output().map(drop)
+}
+
+/// Nobody will hear what is only prepared.
+fn never_starts(stage: &mut Stage) -> Result<()> {
+    system::wait_for_path(PLAYBACK, 20)?;
+    let program = program::compile(&stage.dir, "feed", FEED)?;
+    let mut command = Command::new(program);
+    command.args([PLAYBACK, "prepared"]);
+    let mut player = Program::start(&mut command, None, stage.dir.join("prepared.log"))?;
+    player.prints(1)?;
+    clock::sleep_ms(500);
+    let begun = why(player.pid())?;
+    stage.verdict("who is about to play", begun.must_be_attended(&Origin::new("audio", PLAYBACK, player.pid()), &[]));
+    clock::sleep_ms(2 * WHILE_MS);
+    stage.verdict("who never plays", why(player.pid())?.must_stand("expired"));
     player.output().map(drop)
 }
