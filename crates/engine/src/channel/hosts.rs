@@ -38,12 +38,21 @@ fn ask(lookup: &Lookup, name: &str) -> io::Result<Vec<IpAddr>> {
     if addresses.is_empty() { Err(io::Error::other("it has no address")) } else { Ok(addresses) }
 }
 
+/// A thread that asks. That none can be started, as when there are no process ids left, is no reason to end.
+fn resolver() -> thread::Builder {
+    thread::Builder::new().name("appease-names".into())
+}
+
 /// The addresses of `name`, for somebody who waits.
 pub(crate) async fn resolve(lookup: Lookup, name: String) -> Result<Vec<IpAddr>, Refusal> {
     let (tell, answer) = oneshot::channel();
     let asked = name.clone();
     // A thread of its own, not the runtime's: the daemon must be able to end while the resolver is silent.
-    thread::spawn(move || tell.send(ask(&lookup, &asked)));
+    resolver().spawn(move || tell.send(ask(&lookup, &asked))).map_err(|error| {
+        Refusal::new(format!(
+            "host {name} is not asked about, for no thread can be started ({error}): try again, or give an address"
+        ))
+    })?;
     let reason = match time::timeout(PATIENCE, answer).await {
         Ok(Ok(Ok(addresses))) => return Ok(addresses),
         Ok(Ok(Err(error))) => error.to_string(),
@@ -73,18 +82,31 @@ impl Passing {
     }
 
     pub(crate) fn ask(&mut self, names: Vec<String>) {
+        self.ask_by(resolver(), names);
+    }
+
+    fn ask_by(&mut self, resolver: thread::Builder, names: Vec<String>) {
         if names.is_empty() {
             return;
         }
-        let (lookup, tell) = (Arc::clone(&self.lookup), self.tell.clone());
-        self.asking = Some(thread::spawn(move || {
-            for name in names {
+        let (lookup, tell, asked) = (Arc::clone(&self.lookup), self.tell.clone(), names.clone());
+        let asking = resolver.spawn(move || {
+            for name in asked {
                 let answer = ask(&lookup, &name);
                 if tell.send((name, answer)).is_err() {
                     return;
                 }
             }
-        }));
+        });
+        match asking {
+            Ok(asking) => self.asking = Some(asking),
+            // They are asked about again when it is time.
+            Err(error) => names.into_iter().for_each(|name| {
+                let no_thread = io::Error::new(error.kind(), format!("no thread can be started: {error}"));
+                // Nobody is there to be told at the end.
+                let _ = self.tell.send((name, Err(no_thread)));
+            }),
+        }
     }
 }
 
@@ -134,6 +156,19 @@ mod tests {
         assert_eq!(shown, ["192.0.2.7", "2001:db8::1"]);
         let nothing: Lookup = Arc::new(|_| Ok(Vec::new()));
         assert_eq!(ask(&nothing, "x").expect_err("none").to_string(), "it has no address");
+    }
+
+    #[test]
+    fn names_have_an_answer_where_no_thread_can_be_started() {
+        let (mut passing, mut answers) = Passing::new(system());
+        // No machine has so much memory for a stack.
+        passing.ask_by(resolver().stack_size(1 << 60), vec!["a".into(), "b".into()]);
+        for name in ["a", "b"] {
+            let (asked, answer) = answers.try_recv().expect("told at once");
+            assert_eq!(asked, name);
+            assert!(answer.expect_err("not asked").to_string().starts_with("no thread can be started: "));
+        }
+        assert!(passing.is_free());
     }
 
     #[test]

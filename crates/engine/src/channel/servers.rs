@@ -1,4 +1,7 @@
 //! Servers that bring their own channels: remote desktops, and ssh on another port.
+//!
+//! Anybody can call a program like one of them, and would have attention for whatever comes to its ports. So it is root's or that of the
+//! user at the seat, who may have no more than a few ports. All others are for the administrator to name.
 
 use std::{
     collections::BTreeSet,
@@ -29,50 +32,70 @@ const SERVERS: [(&str, BuiltIn); 14] = [
     ("weston", BuiltIn::RemoteDesktop),
 ];
 
+/// Ports that the user at the seat may have so. A server of a remote desktop has one for each display.
+const PORTS_OF_USER: usize = 16;
+
 /// State of a listening socket in `/proc/net/tcp`.
 const LISTENS: &str = "0A";
 
 /// A listening socket of a server.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Server {
     pub port: u16,
     pub comm: String,
     pub kind: BuiltIn,
+    is_roots: bool,
 }
 
-/// Remembers which sockets listened when processes were last looked through.
+/// Remembers which sockets listened when processes were last looked through, and who sat at the seat.
 #[derive(Default)]
 pub(super) struct Servers {
     listening: Option<BTreeSet<(u64, u16)>>,
+    seat: Option<u32>,
     /// How many changes there had been when they were last looked at.
     changes: Option<u64>,
 }
 
 impl Servers {
-    /// Servers that listen now; nothing when the same sockets listen as at the last call. When it is known that there were as
-    /// many `changes` as then, nothing is read: the kernel walks through all of its connections for that.
+    /// Servers that listen now; nothing when the same sockets listen as at the last call, and the same user is at the seat. When it is
+    /// known that there were as many `changes` as then, no sockets are read: the kernel walks through all of its connections for that.
     pub(super) fn changed(&mut self, root: &Path, changes: Option<u64>) -> Option<Vec<Server>> {
-        if changes.is_some() && changes == self.changes {
+        let names = Names::new(root);
+        let seat = names.seat_user();
+        let has_other_seat = std::mem::replace(&mut self.seat, seat) != seat;
+        if changes.is_some() && changes == self.changes && !has_other_seat {
             return None;
         }
         self.changes = changes;
         let listening = listening(root);
-        if self.listening.as_ref() == Some(&listening) {
+        if self.listening.as_ref() == Some(&listening) && !has_other_seat {
             return None;
         }
         let mut servers: Vec<Server> = Vec::new();
-        for (pid, comm) in Names::new(root).running(&SERVERS.map(|(comm, _)| comm)) {
+        for (pid, comm) in names.running(&SERVERS.map(|(comm, _)| comm)) {
             let Some((_, kind)) = SERVERS.iter().find(|(name, _)| *name == comm) else {
                 continue;
             };
+            let owner = names.identity(pid).and_then(|identity| identity.uid);
+            let is_roots = owner == Some(0);
+            if !is_roots && (owner.is_none() || owner != seat) {
+                continue;
+            }
             for inode in sockets(root, pid) {
                 let ports = listening.range((inode, 0)..=(inode, u16::MAX)).map(|(_, port)| *port);
-                servers.extend(ports.map(|port| Server { port, comm: comm.clone(), kind: *kind }));
+                servers.extend(ports.map(|port| Server { port, comm: comm.clone(), kind: *kind, is_roots }));
             }
         }
         self.listening = Some(listening);
-        servers.sort_unstable();
+        // Root's first, so that nobody takes their place.
+        servers.sort_unstable_by_key(|server| (server.port, !server.is_roots));
         servers.dedup_by_key(|server| server.port);
+        let mut left = PORTS_OF_USER;
+        servers.retain(|server| {
+            let may = server.is_roots || left > 0;
+            left -= usize::from(may && !server.is_roots);
+            may
+        });
         Some(servers)
     }
 }
@@ -143,6 +166,17 @@ mod tests {
         )
     }
 
+    /// A process with these sockets.
+    fn runs(root: &Path, pid: u32, comm: &str, uid: u32, sockets: &[u64]) {
+        let dir = root.join(format!("proc/{pid}"));
+        fs::create_dir_all(dir.join("fd")).expect("made");
+        fs::write(dir.join("comm"), format!("{comm}\n")).expect("written");
+        fs::write(dir.join("status"), format!("Tgid:\t{pid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}\n")).expect("written");
+        for inode in sockets {
+            symlink(format!("socket:[{inode}]"), dir.join(format!("fd/{inode}"))).expect("linked");
+        }
+    }
+
     #[test]
     fn servers_come_and_go() {
         let tcp = |lines: &[String]| HEAD.to_owned() + &lines.concat();
@@ -151,17 +185,10 @@ mod tests {
         let root = root(&[
             ("proc/net/tcp", &tcp(&[vnc.clone(), ssh.clone(), web])),
             ("proc/net/tcp6", &tcp(&[line("00000000000000000000000000000000:170C", "0A", 74)])),
-            ("proc/10/comm", "x11vnc\n"),
-            ("proc/11/comm", "sshd\n"),
-            ("proc/12/comm", "nginx\n"),
         ]);
-        for (pid, fds) in [(10, &[71, 74][..]), (11, &[72]), (12, &[73])] {
-            let dir = root.path().join(format!("proc/{pid}/fd"));
-            fs::create_dir_all(&dir).expect("made");
-            for (fd, inode) in fds.iter().enumerate() {
-                symlink(format!("socket:[{inode}]"), dir.join(fd.to_string())).expect("linked");
-            }
-        }
+        runs(root.path(), 10, "x11vnc", 0, &[71, 74]);
+        runs(root.path(), 11, "sshd", 0, &[72]);
+        runs(root.path(), 12, "nginx", 0, &[73]);
         let mut servers = Servers::default();
         let mut shown = |changes| {
             let found = servers.changed(root.path(), changes)?;
@@ -176,6 +203,27 @@ mod tests {
         assert_eq!(shown(Some(8)), Some(vec!["sshd 2222".to_owned()]));
         fs::write(root.path().join("proc/net/tcp"), HEAD).expect("written");
         assert_eq!(servers.changed(root.path(), Some(8)), None, "not read");
+    }
+
+    #[test]
+    fn a_server_is_roots_or_the_seats() {
+        let ports: Vec<u64> = (1..=u64::try_from(PORTS_OF_USER).expect("few") + 2).collect();
+        let lines: Vec<String> =
+            ports.iter().map(|port| line(&format!("00000000:{:04X}", 7000 + port), "0A", *port)).collect();
+        let own = line("00000000:170C", "0A", 71);
+        let root = root(&[("proc/net/tcp", &(HEAD.to_owned() + &own + &lines.concat()))]);
+        runs(root.path(), 10, "x11vnc", 0, &[71]);
+        runs(root.path(), 11, "x11vnc", 1000, &ports);
+        let mut servers = Servers::default();
+        let mut found = |root: &Path| servers.changed(root, Some(1)).map(|found| found.len());
+        assert_eq!(found(root.path()), Some(1), "anybody can call a program so");
+        fs::create_dir_all(root.path().join("run/systemd/seats")).expect("made");
+        let seat = root.path().join("run/systemd/seats/seat0");
+        fs::write(&seat, "ACTIVE_UID=1000\n").expect("written");
+        assert_eq!(found(root.path()), Some(1 + PORTS_OF_USER), "who sits there now has some ports");
+        assert_eq!(found(root.path()), None);
+        fs::write(&seat, "ACTIVE_UID=1001\n").expect("written");
+        assert_eq!(found(root.path()), Some(1), "and has left");
     }
 
     #[test]

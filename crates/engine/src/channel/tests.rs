@@ -260,6 +260,7 @@ impl Bench {
         if let Some((comm, port)) = server {
             fs::create_dir_all(proc.join("10/fd")).expect("made");
             fs::write(proc.join("10/comm"), comm).expect("written");
+            fs::write(proc.join("10/status"), "Tgid:\t10\nUid:\t0\t0\t0\t0\n").expect("written");
             let _ = fs::remove_file(proc.join("10/fd/3"));
             std::os::unix::fs::symlink(format!("socket:[{port}]"), proc.join("10/fd/3")).expect("linked");
             table += &format!("0: 00000000:{port:04X} 00000000:0000 0A 0:0 0:0 0 0 0 {port}\n");

@@ -41,6 +41,8 @@ const FLOOD_RATIO: f64 = 1.3;
 /// is; and by what factor that may be off.
 const TIERS_WEIGHTS: [f64; 2] = [1.0, 4.0];
 const TIERS_OFF: f64 = 1.3;
+/// How long a process that serves a customer of the least weight waits for the CPU beside one of the most, s. After 5 it is overdue.
+const UNEQUAL_WAIT_S: f64 = 6.0;
 
 /// Checks of servers.
 pub(super) fn checks(extent: Extent) -> Vec<Check> {
@@ -52,6 +54,7 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         }
         checks.push(Check::on(kernel, "page_from_a_container_costs_little", bridge));
         checks.push(Check::on(kernel, "web_server_alone_costs_little", apache_alone));
+        checks.push(Check::on(kernel, "customer_of_least_weight_is_served_in_the_end", unequal));
         checks.push(Check::on(kernel, "database_alone_costs_little", mysql_alone));
         for load in BUILDS {
             checks.push(Check::at(kernel, load, "page_is_as_fast_as_alone", |machines, kernel, load| {
@@ -101,6 +104,15 @@ fn mysql(machines: &Machines, kernel: &str, load: &'static str) -> anyhow::Resul
     let eevdf = spread(&eevdf, "transaction_ms")?;
     let what = format!("p99 of transactions at {load} against EEVDF's scopes without load, {kernel}");
     within(&what, loaded.p99, eevdf.p99, MYSQL_RATIO)
+}
+
+/// The legal range of weights has nobody wait until the kernel's watchdog ends us.
+fn unequal(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("unequal", "appease", "none").on(kernel)])?;
+    let (answers, longest_s) = (value(&run, "light_answers")?, value(&run, "longest_wait_s")?);
+    ensure!(answers >= 5.0, "a customer of weight 0.01 had {answers} answers in 45 s, {kernel}");
+    ensure!(longest_s <= UNEQUAL_WAIT_S, "who served it waited for {longest_s:.2} s of {UNEQUAL_WAIT_S}, {kernel}");
+    Ok(())
 }
 
 /// What sensing and queues of our own cost a server if its packets pass two wires and a bridge.
