@@ -84,7 +84,8 @@ impl Held {
     fn write(&self, line: &mut String) {
         let Self { hog, class } = self;
         let resets = u8::from(class.resets_on_fork);
-        let _ = writeln!(line, "{} {} {} {} {resets}", hog.tid, hog.began, class.policy, class.priority);
+        // A full file system may have left half of the line before, which ends here.
+        let _ = writeln!(line, "\n{} {} {} {} {resets}", hog.tid, hog.began, class.policy, class.priority);
     }
 
     /// Of a line that was written to its end.
@@ -388,8 +389,18 @@ mod tests {
     }
 
     #[test]
+    fn half_a_record_spoils_no_other() {
+        let (fake, run_dir) = (Fake::with(HOG, FIFO), tempfile::tempdir().expect("a directory"));
+        let mut turn = turn(&fake, run_dir.path());
+        fs::write(record(run_dir.path()), "8 80 1 5").expect("written");
+        assert!(turn.hold_back(HOG));
+        assert_eq!(take_back_on(&fake, run_dir.path()).ok(), Some(1));
+        assert_eq!(fake.class(7), Some(FIFO));
+    }
+
+    #[test]
     fn half_a_record_says_nothing() {
-        for text in ["", "7 70 1 50 1", "7 70 1 50\n", "7 70 1 50 1 2\n", "7 70 6 0 0\n", "x 70 1 50 1\n"] {
+        for text in ["", "\n", "7 70 1 50 1", "7 70 1 50\n", "7 70 1 50 1 2\n", "7 70 6 0 0\n", "x 70 1 50 1\n"] {
             assert_eq!(Held::parse(text), None, "{text:?}");
         }
         assert_eq!(Held::parse("7 70 1 50 1\n"), Some(Held { hog: HOG, class: FIFO }));
