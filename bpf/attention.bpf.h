@@ -100,6 +100,7 @@ struct armed {
 	u32 next_latency;
 	u64 inet_stamped_until_ns;	/* no stamp on any connection of TCP says anything from then on */
 	u64 handlers_made;	/* policy rsio: records of handlers made so far, and one */
+	u32 has_written_devices;	/* whether an input device was ever written to (sense/input.bpf.h): mostly not */
 };
 
 struct {

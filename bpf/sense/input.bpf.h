@@ -72,18 +72,15 @@ struct {
 	__type(value, u64);
 } written_devices SEC(".maps");
 
-/* Whether there ever was one: mostly not. */
-static bool has_written_devices;
-
 static __always_inline void note_written(u32 device, u64 now)
 {
 	bpf_map_update_elem(&written_devices, &device, &now, BPF_ANY);
-	has_written_devices = true;
+	armed.has_written_devices = 1;
 }
 
 static __always_inline u64 *try_written(u32 device)
 {
-	return has_written_devices ? bpf_map_lookup_elem(&written_devices, &device) : NULL;
+	return armed.has_written_devices ? bpf_map_lookup_elem(&written_devices, &device) : NULL;
 }
 
 /* Whether the current task is in the middle of a system call, and no interrupt has it. */

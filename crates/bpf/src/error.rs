@@ -14,6 +14,17 @@ pub enum Error {
          or start appease.service"
     )]
     NoNicePrivilege,
+    /// The kernel lets nobody, or not this process, attach to its functions.
+    #[error(
+        "the kernel refuses hooks, to {function} for one ({reason}): nobody who reaches this machine would be known. Boot it without lockdown, and \
+         give appease the capabilities of its unit (CAP_BPF, CAP_PERFMON). Where there is sched_ext, --policy steady needs no hooks"
+    )]
+    HooksRefused {
+        /// The kernel function.
+        function: &'static str,
+        /// What the kernel says.
+        reason: String,
+    },
     /// There is nowhere to keep what must outlast the daemon.
     #[error("{} is no BPF file system: mount one there (mount -t bpf bpf {}), as systemd does", path.display(), path.display())]
     NoBpfFs {
@@ -96,6 +107,14 @@ impl Error {
     /// That `what` was refused.
     pub(crate) fn libbpf(what: &str, why: impl std::fmt::Display) -> Self {
         Self::Refused { what: what.to_owned(), why: format!("{why:#}") }
+    }
+
+    /// What the kernel says, for a message that has a cure of its own.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Self::Refused { what, why } => format!("{what}: {why}"),
+            other => other.to_string(),
+        }
     }
 }
 

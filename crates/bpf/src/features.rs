@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn hooks_are_in_the_kernel_or_in_a_loaded_module() {
-        let hook = |function, module| MissingHook { function, lost: "", module, former: None };
+        let hook = |function, module| MissingHook { function, lost: "", module, refused: None, former: None };
         let hooks = [
             hook("tty_read", None),
             MissingHook { former: Some("tty_read"), ..hook("tty_read_anew", None) },

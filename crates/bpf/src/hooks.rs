@@ -9,8 +9,10 @@ pub struct MissingHook {
     pub function: &'static str,
     /// What does not work without it.
     pub lost: &'static str,
-    /// The module that brings the function; `None`: this kernel has no such function, or refuses hooks to it.
+    /// The module that brings the function.
     pub module: Option<&'static str>,
+    /// Why the kernel refuses it; `None`: the kernel, or its module, has no such function now.
+    pub refused: Option<String>,
     /// What older kernels call the function; as good.
     pub former: Option<&'static str>,
 }
@@ -69,7 +71,13 @@ impl Hook {
     }
 
     pub(crate) fn missing(&self) -> MissingHook {
-        MissingHook { function: self.function, lost: self.lost, module: self.module, former: self.former }
+        MissingHook {
+            function: self.function,
+            lost: self.lost,
+            module: self.module,
+            refused: None,
+            former: self.former,
+        }
     }
 }
 
@@ -121,6 +129,9 @@ const WRITES: &str = "writes to socket channels, and responses by them";
 const RESPONSES: &str = "responses by TCP when they begin";
 const PICTURES: &str = "when a screen shows the response to an input";
 const POINTERS: &str = "when the pointer moves";
+
+/// Without any of these nobody who reaches the machine by a terminal or a socket is known, and nothing is followed. They are in every kernel.
+pub(crate) const ESSENTIAL: [&str; 3] = ["__traceiter_sk_data_ready", "__traceiter_sock_recv_length", "tty_read"];
 
 /// By these it is known when what listens changes.
 pub(crate) const LISTEN_START: &str = "inet_csk_listen_start";

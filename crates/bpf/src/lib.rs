@@ -32,7 +32,7 @@ pub use hooks::{MissingHook, hooks};
 pub use news::{News, Raises};
 pub use policy::{ConfidenceOptions, Policy};
 pub use scheduler::{Exit, SchedOptions, Scheduler};
-pub use sensor::{SenseOptions, Sensor};
+pub use sensor::{SenseOptions, Sensor, try_hooks};
 
 /// The generated skeletons.
 #[allow(missing_docs, dead_code, unused, clippy::all, clippy::pedantic, clippy::unwrap_used)]

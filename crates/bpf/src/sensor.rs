@@ -14,13 +14,13 @@ use libbpf_rs::{
     Link, MapCore, MapFlags, ProgramInput,
     skel::{OpenSkel, Skel, SkelBuilder},
 };
-use tracing::{debug, warn};
+use tracing::debug;
 
 use crate::{
     ConfidenceOptions, CustomerIs, Error, Handler, MissingHook, Policy, Process, Whom,
     abi::{raw, words},
     features::kernel_functions,
-    hooks::{HOOKS, Hook, LISTEN_END, LISTEN_START, TCP_ANSWER, Wanted},
+    hooks::{ESSENTIAL, HOOKS, Hook, LISTEN_END, LISTEN_START, TCP_ANSWER, Wanted},
     news::{Inbox, NEWS_BYTES},
     rules::Glance,
     skeletons::sense::{SenseSkel, SenseSkelBuilder},
@@ -89,7 +89,7 @@ pub struct Sensor {
     /// Hooks that are attached, by index into [`HOOKS`].
     attached: Vec<(usize, Link)>,
     /// Of those that cannot be attached.
-    refused: Vec<usize>,
+    refused: Vec<(usize, String)>,
     /// Of those whose function is in the kernel itself, also where others have it in a module.
     in_kernel: Vec<usize>,
     /// Of those whose function has its former name here.
@@ -174,6 +174,7 @@ impl Sensor {
             sensor.attach_late(&wanted);
         }
         sensor.attach_new_modules();
+        sensor.must_see()?;
         Ok(sensor)
     }
 
@@ -197,7 +198,7 @@ impl Sensor {
             let is_late = !hook.is_for_good(options) && (hook.module.is_none() || self.in_kernel.contains(&i));
             is_wanted(hook)
                 && (is_late || module_is_there(hook))
-                && !self.refused.contains(&i)
+                && self.why_refused(i).is_none()
                 && !self.attached.iter().any(|(attached, _)| *attached == i)
         };
         let new: Vec<usize> = (0..HOOKS.len()).filter(is_new).collect();
@@ -272,8 +273,8 @@ impl Sensor {
 
     fn refuse(&mut self, hook: usize, error: &Error) {
         let Hook { function, lost, .. } = &HOOKS[hook];
-        warn!(function, lost, %error, "hook left out");
-        self.refused.push(hook);
+        debug!(function, lost, %error, "hook refused");
+        self.refused.push((hook, error.reason()));
     }
 
     /// Stands the scheduler and, but for policy rsio, the hooks down when nobody has been served for a while. To be called about once a second.
@@ -303,12 +304,27 @@ impl Sensor {
     #[must_use]
     pub fn missing(&self) -> Vec<MissingHook> {
         let is_missing = |&i: &usize| {
-            let rests = !HOOKS[i].is_for_good(&self.options) && !self.refused.contains(&i);
+            let rests = !HOOKS[i].is_for_good(&self.options) && self.why_refused(i).is_none();
             !rests && !self.elsewhere.contains(&i) && !self.attached.iter().any(|(attached, _)| *attached == i)
         };
-        let mut missing: Vec<MissingHook> = (0..HOOKS.len()).filter(is_missing).map(|i| HOOKS[i].missing()).collect();
+        let mut missing: Vec<MissingHook> = (0..HOOKS.len())
+            .filter(is_missing)
+            .map(|i| MissingHook { refused: self.why_refused(i).map(str::to_owned), ..HOOKS[i].missing() })
+            .collect();
         missing.dedup();
         missing
+    }
+
+    fn why_refused(&self, hook: usize) -> Option<&str> {
+        self.refused.iter().find(|(refused, _)| *refused == hook).map(|(_, why)| why.as_str())
+    }
+
+    /// Fails where the kernel refuses a hook without which nobody who reaches the machine is known.
+    fn must_see(&self) -> Result<(), Error> {
+        let refused = self.refused.iter().find(|(hook, _)| ESSENTIAL.contains(&HOOKS[*hook].function));
+        refused.map_or(Ok(()), |(hook, why)| {
+            Err(Error::HooksRefused { function: HOOKS[*hook].function, reason: why.clone() })
+        })
     }
 
     /// What is known of the process `pid`, if anything.
@@ -393,6 +409,24 @@ pub(crate) fn read_counters(map: &impl MapCore, names: &[&'static str]) -> Resul
             Ok((name, values.iter().filter_map(|value| words(value).next()).sum()))
         })
         .collect()
+}
+
+/// Attaches hooks of each kind for a moment, to see whether the kernel lets this process.
+///
+/// # Errors
+/// When it does not, or has no BTF.
+pub fn try_hooks() -> Result<(), Error> {
+    quiet_libbpf();
+    let there = kernel_functions(Path::new("/"), &ESSENTIAL.into_iter().collect())?;
+    let tried = |hook: &(usize, &Hook)| {
+        ESSENTIAL.contains(&hook.1.function) && there.iter().any(|name| name == hook.1.function)
+    };
+    for (index, Hook { function, .. }) in HOOKS.iter().enumerate().filter(tried) {
+        let refused = |error: Error| Error::HooksRefused { function, reason: error.reason() };
+        let mut object = load_object(&SenseOptions::default(), &[index], &[], None).map_err(refused)?;
+        drop(attach_hook(&mut object, index).map_err(refused)?);
+    }
+    Ok(())
 }
 
 /// Whether the module that brings the hook's function is loaded, and has done with its own start: before that the kernel
@@ -485,6 +519,8 @@ fn load_object(
             maps.latest_by.reuse_fd(theirs.latest_by.as_fd()),
             maps.connections.reuse_fd(theirs.connections.as_fd()),
             maps.unshown.reuse_fd(theirs.unshown.as_fd()),
+            maps.written_devices.reuse_fd(theirs.written_devices.as_fd()),
+            maps.streams.reuse_fd(theirs.streams.as_fd()),
         ];
         let reused = reused.into_iter().collect::<Result<(), _>>();
         reused.map_err(|e| Error::libbpf("share the maps", e))?;

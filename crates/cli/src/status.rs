@@ -92,9 +92,10 @@ fn commands(commands: &[Command]) -> Vec<Vec<String>> {
 
 fn missing(missing: &[Missing]) -> Vec<Vec<String>> {
     let row = |one: &Missing| {
-        let cause = match &one.waits_for_module {
-            Some(module) => format!("until module {module} comes"),
-            None => "not in this kernel, or refused by it".into(),
+        let cause = match (&one.refused, &one.waits_for_module) {
+            (Some(why), _) => format!("refused: {why}"),
+            (None, Some(module)) => format!("until module {module} comes"),
+            (None, None) => "not in this kernel".into(),
         };
         vec![one.hook.clone(), one.lost.clone(), cause]
     };
@@ -139,6 +140,7 @@ mod tests {
                 hook: "joydev_read".into(),
                 lost: "joysticks as channels".into(),
                 waits_for_module: Some("joydev".into()),
+                refused: None,
             }],
             lanes: LaneNs { kernel: 12_300_000, attended: 1_230_000_000, other: 9_000_000_000, idle: 0 },
             counters: vec![

@@ -104,6 +104,8 @@ where
     }
     doctor::competitors(&Names::new(&config.root)).iter().for_each(|finding| warn!("{finding}"));
 
+    // What can be known without the kernel's programs, before they are loaded.
+    channels::check(config, &file)?;
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
     let mut eyes = platform.sense(&config.sense)?;
     report_missing(&eyes);
@@ -174,18 +176,30 @@ fn rule_out_obstacles<P: Platform>(
     }
 }
 
-/// One line for each thing that is lost, however many hooks it needs.
+/// One line for each thing that a module may yet bring, and one for all that is lost for good.
 fn report_missing(eyes: &impl Eyes) {
-    let mut told = Vec::new();
+    let (mut waits, mut lost, mut why) = (Vec::new(), Vec::new(), Vec::new());
     for missing in eyes.missing() {
-        if told.contains(&missing.lost) {
-            continue;
+        let (told, reason) = match (&missing.refused, missing.module) {
+            (Some(reason), _) => (&mut lost, format!("refused: {reason}")),
+            (None, Some(module)) => {
+                if !waits.contains(&missing.lost) {
+                    waits.push(missing.lost);
+                    info!("waiting for module {module}: {}", missing.lost);
+                }
+                continue;
+            }
+            (None, None) => (&mut lost, "not in this kernel".to_owned()),
+        };
+        if !told.contains(&missing.lost) {
+            told.push(missing.lost);
         }
-        told.push(missing.lost);
-        match missing.module {
-            Some(module) => info!("waiting for module {module}: {}", missing.lost),
-            None => warn!("not in this kernel, or refused by it: {}: left out: {}", missing.function, missing.lost),
+        if !why.contains(&reason) {
+            why.push(reason);
         }
+    }
+    if !lost.is_empty() {
+        warn!("hooks left out ({}): {}; \"appease doctor\" names each", why.join("; "), lost.join("; "));
     }
 }
 

@@ -72,8 +72,19 @@ impl Finding {
 pub fn examine(run_dir: &Path) -> Vec<Finding> {
     let running = Client::connect(&Config::socket(run_dir)).and_then(|mut client| client.status()).ok();
     let mut findings = examine_at(Path::new("/"), running.as_ref());
+    // Only trying shows what a security module or a lockdown forbids. Who runs has tried.
+    if running.is_none() && rustix::process::geteuid().is_root() {
+        findings.push(tried_hooks(appease_bpf::try_hooks()));
+    }
     findings.extend(ejected(&ejections::of(run_dir, Machine.now_ns()), running.is_some()));
     findings
+}
+
+fn tried_hooks(tried: Result<(), appease_bpf::Error>) -> Finding {
+    match tried {
+        Ok(()) => Finding::good("hooks", "some of each kind were attached, and taken off again"),
+        Err(error) => Finding::obstacle("hooks", error.to_string()),
+    }
 }
 
 /// What the kernel has ejected, and why, if there was anything.
@@ -241,11 +252,11 @@ fn hooks(missing: &[Missing]) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     let mut waiting: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    let mut lost: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    let mut lost: BTreeMap<(&str, Option<&str>), Vec<&str>> = BTreeMap::new();
     for missing in missing {
         let (values, value) = match &missing.waits_for_module {
             Some(module) => (waiting.entry(module).or_default(), missing.lost.as_str()),
-            None => (lost.entry(&missing.lost).or_default(), missing.hook.as_str()),
+            None => (lost.entry((&missing.lost, missing.refused.as_deref())).or_default(), missing.hook.as_str()),
         };
         if !values.contains(&value) {
             values.push(value);
@@ -254,8 +265,15 @@ fn hooks(missing: &[Missing]) -> Vec<Finding> {
     findings.extend(waiting.into_iter().map(|(module, what)| {
         Finding::good(SUBJECT, format!("module {module} is not loaded; until it is: no {}", what.join(", ")))
     }));
-    findings.extend(lost.into_iter().map(|(what, functions)| {
-        Finding::warning(SUBJECT, format!("this kernel has no function {}: left out: {what}", functions.join(", ")))
+    findings.extend(lost.into_iter().map(|((what, refused), functions)| {
+        let functions = functions.join(", ");
+        Finding::warning(
+            SUBJECT,
+            match refused {
+                Some(why) => format!("the kernel refuses hooks to {functions} ({why}): left out: {what}"),
+                None => format!("this kernel has no function {functions}: left out: {what}"),
+            },
+        )
     }));
     findings
 }
@@ -362,15 +380,20 @@ mod tests {
             hook: hook.into(),
             lost: lost.into(),
             waits_for_module: module.map(Into::into),
+            refused: None,
         };
+        let refused = |hook: &str| Missing { refused: Some("EPERM".into()), ..missing(hook, "terminals", None) };
         let findings = hooks(&[
             missing("joydev_event", "prompt wake-up", Some("joydev")),
             missing("joydev_read", "joysticks as channels", Some("joydev")),
             missing("pipe_write", "what is behind pipes", None),
             missing("pipe_read", "what is behind pipes", None),
+            refused("tty_read"),
+            refused("pty_write"),
         ]);
         insta::assert_snapshot!(findings.iter().map(|one| format!("{:?}: {one}\n", one.level)).collect::<String>(), @r"
         Good: module joydev is not loaded; until it is: no prompt wake-up, joysticks as channels
+        Warning: the kernel refuses hooks to tty_read, pty_write (EPERM): left out: terminals
         Warning: this kernel has no function pipe_write, pipe_read: left out: what is behind pipes
         ");
         assert_eq!(hooks(&[])[0].text, "all there");

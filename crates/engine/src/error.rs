@@ -18,6 +18,9 @@ pub enum Error {
         /// Its name; empty if it has ended meanwhile.
         comm: String,
     },
+    /// Only root can give back what root changed.
+    #[error("taking back what a daemon has left changed is root's: sudo appease restore")]
+    RestoreNeedsRoot,
     /// The lock is held by a process that this one cannot see.
     #[error(
         "{path} is locked by a process that is not to be seen from here, in another container for one: end what holds it (lsof {path} outside names it)"

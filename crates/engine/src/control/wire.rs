@@ -106,11 +106,16 @@ pub struct Missing {
     pub lost: String,
     /// The module that brings it, when it may yet come.
     pub waits_for_module: Option<String>,
+    /// Why the kernel refuses it, when it does.
+    #[serde(default)]
+    pub refused: Option<String>,
 }
 
 impl From<appease_bpf::MissingHook> for Missing {
     fn from(hook: appease_bpf::MissingHook) -> Self {
-        Self { hook: hook.function.into(), lost: hook.lost.into(), waits_for_module: hook.module.map(Into::into) }
+        // What was refused has come.
+        let waits_for_module = hook.module.filter(|_| hook.refused.is_none()).map(Into::into);
+        Self { hook: hook.function.into(), lost: hook.lost.into(), waits_for_module, refused: hook.refused }
     }
 }
 

@@ -16,6 +16,12 @@ use crate::{
 /// Rows of one answer. An answer is written anew for each 256 bytes by which its buffer grows, so a long one takes for ever.
 const PAGE: usize = 100;
 
+/// Whether a configuration makes sense on this machine: its users, for one, are there.
+pub(super) fn check(config: &Config, file: &config::File) -> Result<(), Refusal> {
+    Weights::new(&config.root).plan(&file.customers, file_of(config))?;
+    Channels::new(&config.root)?.check(file, file_of(config))
+}
+
 /// Puts the weights of a configuration in force, its channels and the built-in ones.
 pub(super) fn start(config: &Config, file: config::File, eyes: &mut impl Eyes) -> Result<(Channels, Weights), Refusal> {
     let mut weights = Weights::new(&config.root);

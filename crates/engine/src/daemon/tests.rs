@@ -128,6 +128,7 @@ impl Eyes for FakeEyes {
             function: "joydev_read",
             lost: "joysticks as channels",
             module: Some("joydev"),
+            refused: None,
             former: None,
         }]
     }

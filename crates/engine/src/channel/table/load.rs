@@ -110,6 +110,11 @@ impl Channels {
         Ok(Changes { added: put.len(), removed: gone.len(), weighed })
     }
 
+    /// Whether a configuration makes sense by itself, `path` being for messages.
+    pub(crate) fn check(&self, file: &File, path: &Path) -> Result<(), Refusal> {
+        self.wanted(file, path).map(drop)
+    }
+
     /// What the file and the built-in channels come to; refuses what is there twice.
     fn wanted(&self, file: &File, path: &Path) -> Result<Vec<Wanted>, Refusal> {
         let mut wanted: Vec<Wanted> = file
