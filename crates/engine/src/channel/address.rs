@@ -72,6 +72,10 @@ impl Address {
             (Side::Connect, None, None) => {
                 Err(Refusal::new(format!("connect {text} names neither host nor port: write connect HOST:PORT")))
             }
+            // Nobody who sits at this machine is behind just any other one.
+            (Side::Connect, None, Some(port)) => Err(Refusal::new(format!(
+                "connect {text} names no host, so whoever asks anybody at that port would have a customer: write connect HOST:{port}"
+            ))),
             _ => Ok(Self::Inet(Inet { protocol, host, port })),
         }
     }
@@ -216,7 +220,7 @@ mod tests {
         ] {
             assert_eq!(shown(Side::Accept, given), expected, "{given}");
         }
-        for same in ["proxy.example", "proxy.example:8080", ":8080", "[2001:db8::1]", "udp:192.0.2.1", "unix:@a b"] {
+        for same in ["proxy.example", "proxy.example:8080", "[2001:db8::1]", "udp:192.0.2.1", "unix:@a b"] {
             assert_eq!(shown(Side::Connect, same), same);
         }
     }
@@ -239,6 +243,7 @@ mod tests {
             (Side::Accept, "ho st:22"),
             (Side::Accept, "a..b:22"),
             (Side::Connect, ""),
+            (Side::Connect, ":80"),
             (Side::Connect, "0.0.0.0:80"),
             (Side::Accept, "udp:[::1]:5000"),
             (Side::Accept, "127.0.0.2:80"),
@@ -263,6 +268,7 @@ mod tests {
         "ho st" is neither a host name nor an address
         "a..b" is neither a host name nor an address
         connect  names neither host nor port: write connect HOST:PORT
+        connect :80 names no host, so whoever asks anybody at that port would have a customer: write connect HOST:80
         nobody has the address 0.0.0.0: name the far end's
         ::1 is this machine itself, which is no customer of its own: name an address that others use
         127.0.0.2 is this machine itself, which is no customer of its own: name an address that others use

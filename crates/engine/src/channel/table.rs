@@ -195,6 +195,8 @@ impl Channels {
         };
         if let Some(refusal) = refusal {
             self.take(slot, eyes);
+            // Nobody has seen this number.
+            self.next = if slot >= FIRST_FREE { slot } else { self.next };
             return Err(refusal);
         }
         self.tell_needs(eyes);

@@ -390,6 +390,17 @@ fn what_is_no_channel_is_refused() {
 }
 
 #[test]
+fn a_refused_channel_uses_up_no_number() {
+    let mut bench = Bench::started();
+    bench.kernel.refuses_abstract.set(true);
+    let first = bench.add("read accept :80").expect("right");
+    for _ in 0..3 {
+        bench.refused("read accept unix:@x");
+    }
+    assert_eq!(bench.add("read accept :81"), Ok(first + 1));
+}
+
+#[test]
 fn what_the_kernel_refuses_is_not_there() {
     let mut bench = Bench::started();
     bench.kernel.refuses_abstract.set(true);

@@ -52,7 +52,7 @@ fn connected(stage: &mut Stage, there: &'static str) -> Result<()> {
     let elsewhere = stage.elsewhere()?;
     let address = SocketAddr::new(there.parse().context("address")?, PORT);
     let bare = if there.contains(':') { format!("udp:[{there}]") } else { format!("udp:{there}") };
-    for words in [format!("udp:{address}"), format!("udp::{PORT}"), bare] {
+    for words in [format!("udp:{address}"), bare] {
         let _rule = Rule::add(&format!("read connect {words}"))?;
         let link = elsewhere.is_sent_to(there, PORT)?;
         opens(stage, &words, &link, &READ, address)?;

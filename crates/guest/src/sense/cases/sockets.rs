@@ -130,7 +130,7 @@ fn udp_accepted(stage: &mut Stage, here: &'static str) -> Result<()> {
 fn tcp_connected(stage: &mut Stage, there: &'static str) -> Result<()> {
     let elsewhere = stage.elsewhere()?;
     let address = SocketAddr::new(there.parse().context("address")?, PORT);
-    for words in [format!("{address}"), format!(":{PORT}"), bare(there)] {
+    for words in [format!("{address}"), bare(there)] {
         let _rule = Rule::add(&format!("read connect {words}"))?;
         let link = elsewhere.is_called(there, PORT)?;
         opens(stage, &words, &link, &READ, address)?;
@@ -149,7 +149,8 @@ fn bare(address: &str) -> String {
 /// Attention of a peer in this machine is its own, if it has any.
 fn from_here(stage: &mut Stage) -> Result<()> {
     let _accept = Rule::add(&format!("read accept :{PORT}"))?;
-    let _connect = Rule::add(&format!("read connect :{PORT}"))?;
+    let _connect = Rule::add(&format!("read connect {NEAR}:{PORT}"))?;
+    let _connect6 = Rule::add(&format!("read connect {}:{PORT}", bare(NEAR6)))?;
     stage.elsewhere()?;
     for address in ["127.0.0.1", "127.0.0.2", "::1", NEAR, NEAR6] {
         let link = local(address, PORT)?;
