@@ -142,7 +142,7 @@ fn tcp_connected(stage: &mut Stage, there: &'static str) -> Result<()> {
 }
 
 /// An address alone, as rules have it.
-fn bare(address: &str) -> String {
+pub(super) fn bare(address: &str) -> String {
     if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
 }
 

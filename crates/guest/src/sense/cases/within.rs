@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 
 use super::{
     Case, case,
-    sockets::{PORT, opens_nothing},
+    sockets::{PORT, bare, opens_nothing},
 };
 use crate::{
     far::{self, NEAR},
@@ -36,10 +36,10 @@ pub fn all() -> Vec<Case> {
     let of = |(from, to): (&'static str, &'static str)| {
         [
             case(&format!("tcp from {from} to {to}"), move |stage| {
-                nobody(stage, "", || connection_between(from, to, PORT))
+                nobody(stage, "", (from, to), || connection_between(from, to, PORT))
             }),
             case(&format!("udp from {from} to {to}"), move |stage| {
-                nobody(stage, "udp:", || datagrams_between(from, to, PORT))
+                nobody(stage, "udp:", (from, to), || datagrams_between(from, to, PORT))
             }),
         ]
     };
@@ -65,15 +65,28 @@ impl Drop for Address {
 }
 
 /// Neither who reads at one end nor who reads at the other has a customer, be the writer another process or itself.
-fn nobody(stage: &mut Stage, protocol: &str, connect: impl FnOnce() -> Result<Link>) -> Result<()> {
+fn nobody(
+    stage: &mut Stage,
+    protocol: &str,
+    (from, to): (&str, &str),
+    connect: impl FnOnce() -> Result<Link>,
+) -> Result<()> {
     stage.elsewhere()?;
     let _addresses = [
         Address::add(&format!("{NEAR_TOO}/24"), "")?,
         // Without looking whether somebody else has it, which takes a second.
         Address::add(&format!("{NEAR6_TOO}/64"), " nodad")?,
     ];
-    let rules = ["accept", "connect"].map(|side| format!("read {side} {protocol}:{PORT}"));
-    let rules = rules.iter().map(|words| Rule::add(words)).collect::<Result<Vec<_>>>()?;
+    let mut words = vec![format!("read accept {protocol}:{PORT}")];
+    // A rule cannot name the loopback device's addresses, which are nobody's but this machine's.
+    words.extend(
+        [from, to]
+            .iter()
+            .filter(|end| !end.starts_with("127."))
+            .map(|end| format!("read connect {protocol}{}:{PORT}", bare(end))),
+    );
+    words.dedup();
+    let rules = words.iter().map(|words| Rule::add(words)).collect::<Result<Vec<_>>>()?;
     let link = connect()?;
     let mut hermit = stage.actor("hermit", Some(&link.reader), Some(&link.writer))?;
     hermit.writes(&link)?;
