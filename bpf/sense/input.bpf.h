@@ -5,7 +5,7 @@
  * Each event wakes readers of the device, and their reading opens a request.
  *
  * Who may write to a device may make events up: by its own node, as seats' users may at game controllers, or by uinput. An event that comes
- * while a process writes, and not by an interrupt or a kernel thread, is made up. It counts if root wrote it, who may do anything, or
+ * in the middle of a process's call, and not by an interrupt or a kernel thread, is made up. It counts if root wrote it, who may do anything, or
  * somebody is waited for, as who passes on what it read from another device.
  *
  * A raw device may answer what is written to it. What its reader gets shortly after that is no input.
@@ -23,8 +23,8 @@
 #define INTERRUPTS 0xff0000 /* hard ones, and those that cannot be masked */
 #define HID_PAGE_FIDO 0xf1d0
 
-/* Devices whose last event was made up, or that were written to. Whoever has so many gains by none. */
-#define WRITTEN_DEVICES 256
+/* Devices that may have been written to: more than the kernel has numbers for, 1,024 of input devices and 64 of raw ones. */
+#define WRITTEN_DEVICES 4096
 /* What a raw device's reader gets within this after a write to it is an answer. */
 #define ANSWER_NS 100000000ULL
 
@@ -66,8 +66,9 @@ struct task_struct___rt {
 
 /* When a device was written to, or its event made up: by its number. An event that is none ends it. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, WRITTEN_DEVICES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, u32);
 	__type(value, u64);
 } written_devices SEC(".maps");
