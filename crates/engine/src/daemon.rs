@@ -180,19 +180,16 @@ fn rule_out_obstacles<P: Platform>(
 fn report_missing(eyes: &impl Eyes) {
     let (mut waits, mut lost, mut why) = (Vec::new(), Vec::new(), Vec::new());
     for missing in eyes.missing() {
-        let (told, reason) = match (&missing.refused, missing.module) {
-            (Some(reason), _) => (&mut lost, format!("refused: {reason}")),
-            (None, Some(module)) => {
-                if !waits.contains(&missing.lost) {
-                    waits.push(missing.lost);
-                    info!("waiting for module {module}: {}", missing.lost);
-                }
-                continue;
+        if let (None, Some(module)) = (&missing.refused, missing.module) {
+            if !waits.contains(&missing.lost) {
+                waits.push(missing.lost);
+                info!("waiting for module {module}: {}", missing.lost);
             }
-            (None, None) => (&mut lost, "not in this kernel".to_owned()),
-        };
-        if !told.contains(&missing.lost) {
-            told.push(missing.lost);
+            continue;
+        }
+        let reason = missing.refused.map_or_else(|| "not in this kernel".into(), |reason| format!("refused: {reason}"));
+        if !lost.contains(&missing.lost) {
+            lost.push(missing.lost);
         }
         if !why.contains(&reason) {
             why.push(reason);

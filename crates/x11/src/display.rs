@@ -18,7 +18,7 @@ use x11rb::{
 };
 
 use crate::{
-    Error,
+    ASIDE_MS, Error,
     agent::{IDLE_MS, OWN, Server, Window},
 };
 
@@ -40,8 +40,6 @@ const NEVER: Int64 = Int64 { hi: i32::MAX, lo: u32::MAX };
 const NEVER_BELOW: Int64 = Int64 { hi: i32::MIN, lo: 0 };
 /// Begins of input that the server waits for without being asked again: one, and one more for while we do not get the CPU.
 const AWAITED: u32 = 2;
-/// How long after the first input we are told, ms. Nobody waits for us: without load a key is on the screen after 1.4 milliseconds at most.
-const TOLD_AFTER_MS: u64 = 5;
 
 /// An X server.
 pub(crate) struct Display {
@@ -244,7 +242,7 @@ impl Activity {
         let waiting = &self.waiting;
         // The server tells a fall only from above the value: had it just told that IDLE_MS is reached, it would be none.
         let falls = wait(self.counter, VALUETYPE::ABSOLUTE, IDLE_MS - 1, TESTTYPE::NEGATIVE_TRANSITION, NEVER_BELOW);
-        let passes = wait(self.clock, VALUETYPE::RELATIVE, TOLD_AFTER_MS, TESTTYPE::POSITIVE_COMPARISON, NEVER);
+        let passes = wait(self.clock, VALUETYPE::RELATIVE, ASIDE_MS, TESTTYPE::POSITIVE_COMPARISON, NEVER);
         waiting.sync_await_(&[falls])?.ignore_error();
         waiting.sync_await_(&[passes])?.ignore_error();
         // For no event in particular, it goes to whoever made the window.

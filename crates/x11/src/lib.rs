@@ -35,9 +35,9 @@ use crate::{agent::Agent, display::Display, focus::Focus, state::StateFile};
 
 pub use crate::{display::SELECTION, error::Error};
 
-/// What the server tells comes with a key that moves the focus. That one is still on its way, and nobody waits for us: without load it is
-/// on the screen after 1.4 milliseconds at most.
-const ASIDE: Duration = Duration::from_millis(5);
+/// What the server tells comes with a key: one that moves the focus, or the first after a pause. That one is still on its way, and nobody
+/// waits for us, ms: without load it is on the screen after 1.4 milliseconds at most.
+const ASIDE_MS: u64 = 5;
 
 /// Serves a display, that of `DISPLAY` if none is named, until a signal asks it to end or the X server is gone. What it
 /// changed is given back.
@@ -143,7 +143,7 @@ impl Signals {
             Err(error) => return Err(error.into()),
         }
         let Some(info) = self.0.read_signal()? else {
-            thread::sleep(ASIDE);
+            thread::sleep(Duration::from_millis(ASIDE_MS));
             return Ok(None);
         };
         let signal = i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());

@@ -76,7 +76,7 @@ fn input_after_each_pause_is_told_a_moment_later() {
         input.expect("it is there").check().expect("a pointer moves");
         let (active, after) = next_word(&display, &activity);
         assert!(active, "input {at}");
-        assert!(after >= Duration::from_millis(TOLD_AFTER_MS - 1), "told after {after:?}");
+        assert!(after >= Duration::from_millis(ASIDE_MS - 1), "told after {after:?}");
     }
 }
 

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use super::{
     Case, case,
     files::CALLS,
-    sockets::{OTHER_PORT, PORT, READ, by_peer, opens, opens_nothing},
+    sockets::{OTHER_PORT, PORT, READ, bare, by_peer, opens, opens_nothing},
 };
 use crate::{
     far::{FAR, NEAR},
@@ -51,8 +51,7 @@ pub fn all() -> Vec<Case> {
 fn connected(stage: &mut Stage, there: &'static str) -> Result<()> {
     let elsewhere = stage.elsewhere()?;
     let address = SocketAddr::new(there.parse().context("address")?, PORT);
-    let bare = if there.contains(':') { format!("udp:[{there}]") } else { format!("udp:{there}") };
-    for words in [format!("udp:{address}"), bare] {
+    for words in [format!("udp:{address}"), format!("udp:{}", bare(there))] {
         let _rule = Rule::add(&format!("read connect {words}"))?;
         let link = elsewhere.is_sent_to(there, PORT)?;
         opens(stage, &words, &link, &READ, address)?;
