@@ -393,9 +393,9 @@ struct appease_news {
 };
 _Static_assert(sizeof(struct appease_news) == 16, "appease_news");
 
-/* A realtime program that lets nobody else have its CPU. */
+/* A realtime thread that lets nobody else have its CPU. */
 struct appease_hog {
-	u32 tid;
+	u32 tid;	/* 0: those that stand back have to go on, as the CPU is kept still */
 	u32 pad;
 	u64 began_ticks;	/* as in /proc/TID/stat */
 };

@@ -4,14 +4,15 @@
  *
  * Problem: such a program keeps a CPU from all that we schedule, the user's terminal and the kernel's own threads included.
  *
- * Rule: at each scan, a CPU that a realtime program has, on which tasks of ours have waited since the scan before and none of them ran, is
- * locked out. Whoever has it at two looks in a row without having slept in between is told to user space, which has it stand back for a
- * moment. Others may be behind that one: so looks go on shortly until one of ours runs.
+ * Rule: at each scan, a CPU that a realtime program has, on which tasks of ours have waited since the scan before and none of them ran,
+ * is locked out. Whoever has it and has computed for UNSLEPT_NS without going to sleep is told to user space, which has it stand back for a
+ * moment. Others may be behind that one, so looks go on shortly until one of ours runs. A thread that sleeps in between, as those of
+ * sound servers do at each period, is not told.
  *
  * Not by ops.cpu_release(): it is not called when a running task becomes realtime, as under chrt(1), nor when an idle CPU takes one.
  *
- * Limits: programs that wake each other are never there twice in a row, nor are those whose children come and go. So at every
- * so many looks it is whoever is there, who may only just have come. Deadline tasks have asked for no more than they have.
+ * Limits: programs that wake each other go to sleep, and those whose children come and go are new each time. When such ones have locked
+ * a CPU out for DOUBT_NS, whoever is there is told. Deadline tasks have asked for no more than they have.
  */
 #ifndef APPEASE_RESERVE_BPF_H
 #define APPEASE_RESERVE_BPF_H
@@ -27,20 +28,34 @@ const volatile bool guards;
 /* Between two looks at a CPU that is locked out, and so many until the next scan. */
 #define LOOK_NS 2000000ULL
 #define LOOKS 49
-/* After so many, whoever is there is told. */
-#define LOOKS_IN_DOUBT 8
+/* Longer than a period of PipeWire's, of 2,048 frames at 48 kHz: a thread that serves it has slept. */
+#define UNSLEPT_NS 50000000ULL
+/* Five times what it takes to find a lock-out. */
+#define DOUBT_NS 1000000000ULL
 
 /* The kernel shows processes' beginnings in ticks of so long (proc(5)). */
 #define USER_TICK_NS 10000000ULL
 
+/* A realtime thread that had a CPU at some look. */
+struct seen {
+	u32 pid;
+	u64 slept;	/* how often it had gone to sleep when it was seen last */
+	u64 ran_ns;	/* what it had run when it was first seen after that */
+	u64 at_ns;	/* when it was seen last */
+};
+
+/* So many realtime threads take turns on a CPU that is locked out: more, and it takes longer to tell. */
+#define SEEN 4
+
 /* A CPU, by its number; user space says how many there are. */
 struct lockout {
 	u64 served_ns;	/* what tasks of ours had of it until the scan */
-	u64 slept;	/* how often who had it at the last look had gone to sleep */
-	u32 pid;	/* of that one */
+	u64 served_at;	/* when they had some of it, or none waited, last */
 	u32 looks;	/* to come until the next scan */
 	u32 waits;	/* at the scan, tasks of ours did */
-	u32 told;	/* who was told since the scan last */
+	u32 told;	/* who was told last while it is locked out */
+	u32 doubts;	/* nobody was there for long when it was locked out for long */
+	struct seen seen[SEEN];
 };
 
 struct {
@@ -67,6 +82,7 @@ static __always_inline bool is_realtime(const struct task_struct *p)
 	return (p->policy == SCHED_FIFO_POLICY || p->policy == SCHED_RR_POLICY) && !is_kthread(p);
 }
 
+/* That @p keeps a CPU, or, without it, that somebody still does. */
 static __always_inline void tell_hog(const struct task_struct *p)
 {
 	struct appease_hog *hog = bpf_ringbuf_reserve(&hogs, sizeof(*hog), 0);
@@ -75,9 +91,9 @@ static __always_inline void tell_hog(const struct task_struct *p)
 		count_sched(CNT_HOGS_NOT_TOLD);
 		return;
 	}
-	hog->tid = p->pid;
+	hog->tid = p ? p->pid : 0;
 	hog->pad = 0;
-	hog->began_ticks = p->start_boottime / USER_TICK_NS;
+	hog->began_ticks = p ? p->start_boottime / USER_TICK_NS : 0;
 	bpf_ringbuf_submit(hog, BPF_RB_FORCE_WAKEUP);
 }
 
@@ -88,24 +104,55 @@ static __always_inline u64 served_by(const struct cpu_ctx *cctx)
 	       cctx->lane_ns[APPEASE_LANE_IDLE];
 }
 
-/* One who has @cpu at this look and had it at the last one is told, or else whoever has it at some. */
-static __always_inline void look_for_hog(struct lockout *lockout, const struct task_struct *curr)
+/* Notes that @curr is there; for how long it has computed without going to sleep, as far as it was seen. */
+static __always_inline u64 note_seen(struct lockout *lockout, const struct task_struct *curr, u64 now)
 {
-	bool is_there_still;
+	u64 ran_ns = curr->se.sum_exec_runtime;
+	u32 i, oldest = 0;
 
-	if (!is_realtime(curr)) {
-		lockout->pid = 0;
-		return;
+	bpf_for(i, 0, SEEN) {
+		struct seen *seen = &lockout->seen[i % SEEN];
+
+		if (seen->pid == curr->pid) {
+			if (seen->slept != curr->nvcsw || ran_ns < seen->ran_ns) {
+				seen->slept = curr->nvcsw;
+				seen->ran_ns = ran_ns;
+			}
+			seen->at_ns = now;
+			return ran_ns - seen->ran_ns;
+		}
+		if (seen->at_ns < lockout->seen[oldest % SEEN].at_ns)
+			oldest = i;
 	}
-	is_there_still = lockout->pid == curr->pid && lockout->slept == curr->nvcsw;
-	lockout->pid = curr->pid;
-	lockout->slept = curr->nvcsw;
+	lockout->seen[oldest % SEEN] = (struct seen){
+		.pid = curr->pid,
+		.slept = curr->nvcsw,
+		.ran_ns = ran_ns,
+		.at_ns = now,
+	};
+	return 0;
+}
+
+/* Tells whoever has to stand back, when the CPU is locked out and @curr is there. */
+static __always_inline void look_for_hog(struct lockout *lockout, const struct task_struct *curr, u64 now)
+{
+	bool is_hog;
+
+	if (!is_realtime(curr))
+		return;
+	is_hog = note_seen(lockout, curr, now) >= UNSLEPT_NS;
 	if (!lockout->looks || lockout->told == curr->pid)
 		return;
-	if (is_there_still || lockout->looks % LOOKS_IN_DOUBT == 0) {
-		lockout->told = curr->pid;
-		tell_hog(curr);
+	if (is_hog) {
+		lockout->doubts = 0;
+	} else if (!lockout->doubts) {
+		/* It came when the one before it stood back, which does so until this one has slept, or is told, too. */
+		if (lockout->told)
+			tell_hog(NULL);
+		return;
 	}
+	lockout->told = curr->pid;
+	tell_hog(curr);
 }
 
 /* Looks whether @cpu is locked out, at a scan or soon after; whether to look again soon. */
@@ -115,27 +162,35 @@ static __noinline bool look_at(u32 cpu, bool is_scan)
 	struct lockout *lockout = bpf_map_lookup_elem(&lockouts, &cpu);
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
+	u64 served_ns, now = scx_bpf_now();
 	u32 waits;
-	u64 served_ns;
 
 	if (!curr || !lockout || !rq || !cctx)
 		return false;
 	waits = rq->scx.nr_running;
 	served_ns = served_by(cctx);
+	if (!waits || curr->prio >= MAX_RT_PRIO || served_ns != lockout->served_ns)
+		lockout->served_at = now;
 	if (is_scan) {
 		lockout->looks = waits && lockout->waits && served_ns == lockout->served_ns ? LOOKS : 0;
 		lockout->waits = waits;
 		lockout->served_ns = served_ns;
-		lockout->told = 0;
+		if (now - lockout->served_at > DOUBT_NS)
+			lockout->doubts = 1;
+		else if (curr->prio >= MAX_RT_PRIO || !waits)
+			lockout->doubts = 0;
+		/* It was told in vain, or has come back. */
+		if (!lockout->looks || lockout->told == curr->pid)
+			lockout->told = 0;
 	} else if (!lockout->looks) {
 		return false;
-	} else if (!waits || curr->prio >= MAX_RT_PRIO || served_ns != lockout->served_ns) {
+	} else if (lockout->served_at == now) {
 		lockout->looks = 0;
 		return false;
 	} else {
 		lockout->looks--;
 	}
-	look_for_hog(lockout, curr);
+	look_for_hog(lockout, curr, now);
 	return lockout->looks > 0;
 }
 

@@ -19,6 +19,15 @@ pub struct Hog {
     pub began: u64,
 }
 
+/// What the scheduler says of a CPU for which others wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lockout {
+    /// This thread keeps it.
+    By(Hog),
+    /// Somebody keeps it while others stand back, and may yet go to sleep.
+    GoesOn,
+}
+
 /// What is told of them; for the thread that is to listen.
 #[derive(Debug)]
 pub struct HogNews(pub(crate) MapHandle);
@@ -27,7 +36,7 @@ pub struct HogNews(pub(crate) MapHandle);
 pub struct Hogs {
     map: MapHandle,
     ring: RingBuffer<'static>,
-    read: Rc<RefCell<Vec<Hog>>>,
+    read: Rc<RefCell<Vec<Lockout>>>,
 }
 
 impl HogNews {
@@ -36,11 +45,14 @@ impl HogNews {
     /// # Errors
     /// When the ring cannot be opened.
     pub fn listen(self) -> Result<Hogs, Error> {
-        let read: Rc<RefCell<Vec<Hog>>> = Rc::default();
+        let read: Rc<RefCell<Vec<Lockout>>> = Rc::default();
         let sink = Rc::clone(&read);
         let take = move |bytes: &[u8]| {
             let hog = raw::appease_hog::from_bytes(bytes);
-            sink.borrow_mut().extend(hog.map(|hog| Hog { tid: hog.tid, began: hog.began_ticks }));
+            sink.borrow_mut().extend(hog.map(|hog| match hog.tid {
+                0 => Lockout::GoesOn,
+                tid => Lockout::By(Hog { tid, began: hog.began_ticks }),
+            }));
             0
         };
         let failed = |e| Error::libbpf("open the ring of realtime programs", e);
@@ -62,7 +74,7 @@ impl Hogs {
     ///
     /// # Errors
     /// When the ring cannot be read.
-    pub fn read(&self) -> Result<Vec<Hog>, Error> {
+    pub fn read(&self) -> Result<Vec<Lockout>, Error> {
         self.ring.consume().map_err(|e| Error::libbpf("read the ring of realtime programs", e))?;
         Ok(self.read.take())
     }

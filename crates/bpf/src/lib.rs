@@ -27,7 +27,7 @@ pub use clock::Clock;
 pub use customers::*;
 pub use domains::cpus_of_list;
 pub use error::Error;
-pub use hogs::{Hog, HogNews, Hogs};
+pub use hogs::{Hog, HogNews, Hogs, Lockout};
 pub use hooks::{MissingHook, hooks};
 pub use news::{News, Raises};
 pub use policy::{ConfidenceOptions, Policy};

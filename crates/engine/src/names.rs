@@ -26,7 +26,7 @@ pub(crate) struct Class {
 
 /// Flag of kernel threads in `/proc/PID/stat`.
 const PF_KTHREAD: u32 = 0x0020_0000;
-/// Unit of times there, the same on every machine.
+/// Unit of times there, the same on every machine: a hundredth of a second, as in `/proc/uptime`.
 const TICK_NS: u64 = 10_000_000;
 
 /// A device node.
@@ -78,6 +78,23 @@ impl Names {
     /// When a thread began, in ticks since the machine's start; `None` when it is gone.
     pub(crate) fn began(&self, tid: u32) -> Option<u64> {
         self.stat(tid).and_then(|stat| stat_field(&stat, 22))
+    }
+
+    /// Now, in the same ticks.
+    pub(crate) fn now(&self) -> u64 {
+        let uptime = fs::read_to_string(self.root.join("proc/uptime")).unwrap_or_default();
+        let hundredths: Option<u64> = uptime.split(' ').next().and_then(|text| text.replace('.', "").parse().ok());
+        hundredths.unwrap_or(u64::MAX)
+    }
+
+    /// Children of a thread, and the other threads of its process.
+    pub(crate) fn born(&self, tid: u32) -> Vec<u32> {
+        let task = self.root.join(format!("proc/{tid}/task"));
+        let children = fs::read_to_string(task.join(format!("{tid}/children"))).unwrap_or_default();
+        let threads = fs::read_dir(task).into_iter().flatten().flatten();
+        let threads =
+            threads.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(|thread| *thread != tid);
+        children.split_whitespace().filter_map(|child| child.parse().ok()).chain(threads).collect()
     }
 
     /// Scheduling class of a process.

@@ -17,7 +17,7 @@ use crate::config::{BackendKind, Config};
 pub use appease_bpf::{
     Access, Attention, BUCKETS, Begun, Buckets, Cgroup, Change, Changed, Channel, Clock, ConfidenceOptions, Customer,
     CustomerId, CustomerIs, Error as BpfError, Exit, Filter, Handler, Hits, Hog, HogNews, Hogs, Hop, LaneTimes,
-    Latency, Lift, Lock, MAX_RULES, MAX_WEIGHTS, MissingHook, News, Object, Policy, Process, Protocol,
+    Latency, Lift, Lock, Lockout, MAX_RULES, MAX_WEIGHTS, MissingHook, News, Object, Policy, Process, Protocol,
     RULES_PER_TARGET, Raises, Request, Rule, SchedOptions, Scheduler, SenseOptions, Sensor, Side, Slot, Target, Whom,
     cpus_of_list,
     features::{self, Features},

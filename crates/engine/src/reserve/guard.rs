@@ -2,7 +2,7 @@
 //!
 //! The scheduler tells which realtime thread locks others out of a CPU (`bpf/reserve.bpf.h`). A thread of ours that goes before all
 //! realtime ones has it stand back for 10 ms of each 200 ms, behind all who wait: the twentieth that the kernel's own servers give. Then it gives
-//! back what the thread had, unless somebody else has changed that meanwhile.
+//! back what the thread had, unless somebody else has changed that meanwhile. What it started meanwhile has then what it would have inherited.
 //!
 //! That thread logs nothing and shares no lock: whoever holds one may be locked out itself, and would wait for us. Nothing is changed
 //! of which there is no record: a daemon that is killed leaves it to its next start, or to `appease restore`.
@@ -31,13 +31,16 @@ use tracing::{info, warn};
 use crate::{
     Error,
     names::Names,
-    seams::{Class, Hog, HogNews, Hogs, tasks},
+    seams::{Class, Hog, HogNews, Hogs, Lockout, tasks},
 };
 
 /// For how long the others have the CPU. The scheduler finds out about a lock-out each 200 ms.
 const TURN: Duration = Duration::from_millis(10);
-/// When the others still have not had their turn, for the more who come, it is over anyway.
-const LONGEST: Duration = Duration::from_millis(50);
+/// When the others still have not had their turn, for the more who come, it is over anyway. Who comes behind another is told after
+/// 50 ms (`UNSLEPT_NS`).
+const LONGEST: Duration = Duration::from_millis(100);
+/// What a child begins as whose parent resets on fork.
+const USUAL: Class = Class { policy: 0, priority: 0, resets_on_fork: false };
 /// Of a CPU, what our thread may have before realtime programs.
 const RUNTIME: Duration = Duration::from_millis(2);
 const PERIOD: Duration = Duration::from_millis(100);
@@ -48,6 +51,10 @@ trait Threads {
     fn began(&self, tid: u32) -> Option<u64>;
     fn class(&self, tid: u32) -> Option<Class>;
     fn set_class(&self, tid: u32, class: Class) -> io::Result<()>;
+    /// Children of a thread, and the other threads of its process.
+    fn born(&self, tid: u32) -> Vec<u32>;
+    /// Now, in ticks since the machine's start.
+    fn now(&self) -> u64;
 }
 
 /// This machine's.
@@ -71,6 +78,14 @@ impl Threads for KernelThreads {
     fn set_class(&self, tid: u32, class: Class) -> io::Result<()> {
         tasks::set_class(tid, class)
     }
+
+    fn born(&self, tid: u32) -> Vec<u32> {
+        self.0.born(tid)
+    }
+
+    fn now(&self) -> u64 {
+        self.0.now()
+    }
 }
 
 /// One who stands back, and what it had.
@@ -78,14 +93,16 @@ impl Threads for KernelThreads {
 struct Held {
     hog: Hog,
     class: Class,
+    /// Since when, in ticks since the machine's start.
+    since: u64,
 }
 
 impl Held {
     fn write(&self, line: &mut String) {
-        let Self { hog, class } = self;
+        let Self { hog, class, since } = self;
         let resets = u8::from(class.resets_on_fork);
         // A full file system may have left half of the line before, which ends here.
-        let _ = writeln!(line, "\n{} {} {} {} {resets}", hog.tid, hog.began, class.policy, class.priority);
+        let _ = writeln!(line, "\n{} {} {} {} {resets} {since}", hog.tid, hog.began, class.policy, class.priority);
     }
 
     /// Of a line that was written to its end.
@@ -94,14 +111,32 @@ impl Held {
         let hog = Hog { tid: words.next()?.parse().ok()?, began: words.next()?.parse().ok()? };
         let (policy, priority) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         let class = Class { policy, priority, resets_on_fork: words.next()? == "1" };
-        (words.next().is_none() && class.is_realtime()).then_some(Self { hog, class })
+        let since = words.next()?.parse().ok()?;
+        (words.next().is_none() && class.is_realtime()).then_some(Self { hog, class, since })
     }
 
     /// Whether it has back what it had. What somebody else has set meanwhile stays.
     fn give_back(&self, threads: &impl Threads) -> io::Result<bool> {
         let Hog { tid, began } = self.hog;
-        let is_ours = threads.began(tid) == Some(began) && threads.class(tid) == Some(self.class.last());
+        if threads.began(tid) != Some(began) {
+            return Ok(false);
+        }
+        self.give_to_heirs(threads);
+        let is_ours = threads.class(tid) == Some(self.class.last());
         if is_ours { threads.set_class(tid, self.class).map(|()| true) } else { Ok(false) }
+    }
+
+    /// To those that began meanwhile, and so inherited what their parent had for a moment.
+    fn give_to_heirs(&self, threads: &impl Threads) {
+        let inherited = Class { resets_on_fork: false, ..self.class.last() };
+        let due = if self.class.resets_on_fork { USUAL } else { self.class };
+        for tid in threads.born(self.hog.tid) {
+            let is_heir = threads.began(tid).is_some_and(|began| began >= self.since);
+            if is_heir && threads.class(tid) == Some(inherited) {
+                // One that has ended needs nothing.
+                let _ = threads.set_class(tid, due);
+            }
+        }
     }
 }
 
@@ -138,7 +173,7 @@ impl<T: Threads> Turn<T> {
             return false;
         }
         let Some(class) = self.threads.class(hog.tid).filter(Class::is_realtime) else { return false };
-        let held = Held { hog, class };
+        let held = Held { hog, class, since: self.threads.now() };
         self.line.clear();
         held.write(&mut self.line);
         if self.record.write_all(self.line.as_bytes()).is_err()
@@ -178,13 +213,17 @@ fn give_turns<T: Threads>(turn: &mut Turn<T>, hogs: &Hogs, stopped: &UnixStream)
             turn.end();
             ends = None;
         }
-        for hog in hogs.read().unwrap_or_default() {
+        for lockout in hogs.read().unwrap_or_default() {
+            let now = Instant::now();
+            let Lockout::By(hog) = lockout else {
+                ends = ends.map(|_| (now + TURN).min(began + LONGEST));
+                continue;
+            };
             // Only where the kernel did not let us go before all others.
             if hog.tid == own || (ends.is_none() && super::is_waived(Path::new("/"))) {
                 continue;
             }
             if turn.hold_back(hog) {
-                let now = Instant::now();
                 began = if ends.is_some() { began } else { now };
                 ends = Some((now + TURN).min(began + LONGEST));
             }
@@ -302,7 +341,7 @@ mod tests {
     const DEADLINE: Class = Class { policy: 6, priority: 0, resets_on_fork: false };
     const HOG: Hog = Hog { tid: 7, began: 70 };
 
-    /// When each began, and its class.
+    /// When each began, and its class. All are one process, and it is tick 75.
     #[derive(Clone, Default)]
     struct Fake(Rc<RefCell<BTreeMap<u32, (u64, Class)>>>);
 
@@ -331,6 +370,14 @@ mod tests {
             let mut threads = self.0.borrow_mut();
             threads.get_mut(&tid).ok_or(ErrorKind::NotFound)?.1 = class;
             Ok(())
+        }
+
+        fn born(&self, tid: u32) -> Vec<u32> {
+            self.0.borrow().keys().copied().filter(|other| *other != tid).collect()
+        }
+
+        fn now(&self) -> u64 {
+            75
         }
     }
 
@@ -361,6 +408,22 @@ mod tests {
         assert!(!turn.hold_back(Hog { began: 69, ..HOG }), "it was another one of this number");
         assert!(!turn.hold_back(Hog { tid: 8, ..HOG }), "it is gone");
         assert_eq!(fake.class(7), Some(FIFO));
+    }
+
+    #[test]
+    fn what_began_meanwhile_has_what_it_would_have_inherited() {
+        let idle = Class { policy: 5, priority: 0, resets_on_fork: false };
+        for (resets_on_fork, due) in [(true, USUAL), (false, Class { resets_on_fork: false, ..FIFO })] {
+            let fake = Fake::with(HOG, Class { resets_on_fork, ..FIFO });
+            let run_dir = tempfile::tempdir().expect("a directory");
+            let mut turn = turn(&fake, run_dir.path());
+            assert!(turn.hold_back(HOG));
+            for (tid, began, class) in [(8, 74, idle), (9, 75, idle), (10, 76, DEADLINE)] {
+                fake.put(Hog { tid, began }, class);
+            }
+            turn.end();
+            assert_eq!([8, 9, 10].map(|tid| fake.class(tid)), [idle, due, DEADLINE].map(Some));
+        }
     }
 
     #[test]
@@ -400,9 +463,11 @@ mod tests {
 
     #[test]
     fn half_a_record_says_nothing() {
-        for text in ["", "\n", "7 70 1 50 1", "7 70 1 50\n", "7 70 1 50 1 2\n", "7 70 6 0 0\n", "x 70 1 50 1\n"] {
+        for text in
+            ["", "\n", "7 70 1 50 1 75", "7 70 1 50 1\n", "7 70 1 50 1 75 2\n", "7 70 6 0 0 75\n", "x 70 1 50 1 75\n"]
+        {
             assert_eq!(Held::parse(text), None, "{text:?}");
         }
-        assert_eq!(Held::parse("7 70 1 50 1\n"), Some(Held { hog: HOG, class: FIFO }));
+        assert_eq!(Held::parse("7 70 1 50 1 75\n"), Some(Held { hog: HOG, class: FIFO, since: 75 }));
     }
 }

@@ -96,13 +96,19 @@ pub fn bear(node: &str) -> Result<()> {
 /// `nap BUSY_MS SLEEP_MS`: burns CPU time and sleeps, by turns, for ever.
 pub fn nap(busy_ms: &str, sleep_ms: &str) -> Result<()> {
     take_name("nap")?;
-    let (busy, sleep) = (Duration::from_millis(busy_ms.parse()?), Duration::from_millis(sleep_ms.parse()?));
-    let ran = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
+    let (busy_ms, sleep) = (busy_ms.parse()?, Duration::from_millis(sleep_ms.parse()?));
     loop {
-        let end = ran()? + busy;
-        while ran()? < end {}
+        burn(busy_ms)?;
         std::thread::sleep(sleep);
     }
+}
+
+/// Takes so much CPU time, ms.
+fn burn(ms: u64) -> Result<()> {
+    let ran = || Duration::try_from(clock_gettime(ClockId::ProcessCPUTime));
+    let end = ran()? + Duration::from_millis(ms);
+    while ran()? < end {}
+    Ok(())
 }
 
 /// Tells a figure, and whether it is within limits.

@@ -1,9 +1,11 @@
 //! Realtime and deadline classes, which are none of our business: they go before everything, and stay what they are.
 
+use std::path::Path;
+
 use anyhow::{Result, ensure};
 
 use super::{
-    Verdicts, shares, shares_of,
+    Verdicts, burn, shares, shares_of,
     task::{DEADLINE, FIFO, Standing, Task},
     within,
 };
@@ -23,6 +25,16 @@ const DEADLINE_OFF_PCT: f64 = 5.0;
 const LATE_MS: f64 = 0.5;
 const WAKE_UPS: u64 = 50;
 const WAKE_UP_EACH_MS: u64 = 7;
+/// A realtime thread that works by periods, as those of sound servers do: what it computes in each, and how late it may be, ms. More than
+/// half a period is a gap in what is heard.
+const PERIOD_MS: u64 = 5;
+const WORK_MS: u64 = 3;
+const PERIODS: u64 = 400;
+const PERIODIC_LATE_MS: f64 = 1.0;
+/// The same where the kernel's own server goes before realtime threads, whichever they are: its turn of 10 ms, and a tick.
+const SERVED_LATE_MS: f64 = 15.0;
+/// There is one for each CPU, since Linux 7.0.
+const SERVERS: &str = "/sys/kernel/debug/sched/ext_server";
 /// Several periods in which others have their share.
 const FIFO_MS: u64 = 2000;
 /// A moment at which nobody stands back for the others who did just now.
@@ -36,6 +48,9 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     {
         let fifo = Task::hog("chrt --fifo 10")?;
         beside_hogs(verdicts, "fifo", &[&fifo], &hogs)?;
+        // The one that never sleeps stands back, and never the one that does.
+        let most = if Path::new(SERVERS).exists() { SERVED_LATE_MS } else { PERIODIC_LATE_MS };
+        within(verdicts, "periodic_beside_fifo_latest_ms", periodic_latest_ms()?, 0.0, most);
     }
     {
         // It would keep the CPU when the one before it stands back. It ends after that one, which would not let it.
@@ -77,6 +92,19 @@ fn is_still(standing: &Standing, policy: u32, priority: u32) -> Result<()> {
     let found = (standing.policy, standing.priority);
     ensure!(found == (policy, priority), "policy and priority are {found:?} instead of {:?}", (policy, priority));
     Ok(())
+}
+
+/// How late the work of a period was done at most, ms.
+fn periodic_latest_ms() -> Result<f64> {
+    let begin_ns = clock::now_ns();
+    let mut latest_ms: f64 = 0.0;
+    for period in 1..=PERIODS {
+        let at_ns = begin_ns + period * PERIOD_MS * clock::MS;
+        clock::sleep_until(at_ns);
+        burn(WORK_MS)?;
+        latest_ms = latest_ms.max(clock::to_ms(clock::now_ns() - at_ns) - WORK_MS as f64);
+    }
+    Ok(latest_ms)
 }
 
 fn latest_ms() -> f64 {
