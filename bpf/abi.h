@@ -165,8 +165,10 @@ struct appease_customer {
 	u32 weights_version;	/* of what the daemon says of weights: this one's is as of that */
 	u32 latency;		/* record of its latest response time */
 	u32 pad;
+	u64 loan_debt_ns;	/* CPU time of loans for its requests that came to nothing, decaying */
+	u64 loan_debt_at_ns;	/* when loan_debt_ns was right */
 };
-_Static_assert(sizeof(struct appease_customer) == 104, "appease_customer");
+_Static_assert(sizeof(struct appease_customer) == 120, "appease_customer");
 
 struct appease_latency_key {
 	struct appease_customer_key customer;
@@ -467,7 +469,7 @@ struct appease_process {
 	u32 has_partners;	/* it woke others through shared memory: their confidence is to be adjusted */
 	u32 told;		/* enum appease_told */
 	u32 loan_weight;	/* of what a loan was given for */
-	u32 pad;
+	u32 loan_customer;	/* for whose request; 0: not known */
 	u64 charged_ns;		/* what a backend in user space has charged, of all CPU time of the process */
 	u64 raised_ns[2];	/* policy rbpe: latest read from a unix socket, from a network socket */
 	u64 share_of;		/* policy cas: request of which it has a share, see policy/share.h */

@@ -9,7 +9,6 @@
 #define APPEASE_ATTENTION_BPF_H
 
 #include "abi.h"
-#include "policy/loan.h"
 #include "policy/unhappiness.h"
 
 /* From kernel headers; constants do not travel in BTF. */
@@ -294,23 +293,6 @@ static __always_inline bool is_handling(const struct appease_handler *handler, u
 static __always_inline bool has_loan(const struct appease_process *process, u64 now)
 {
 	return process->loan_until_ns && policy_before(now, process->loan_until_ns);
-}
-
-/* Lends a turn to @process, ranked as a request of @weight opened at @opened_ns; refuses who is in debt. */
-static __always_inline void lend(struct appease_process *process, u64 opened_ns, u32 weight, u64 now)
-{
-	process->loan_debt_ns = loan_debt(process->loan_debt_ns, now - process->loan_debt_at_ns);
-	process->loan_debt_at_ns = now;
-	if (!loan_granted(process->loan_debt_ns, loan_debt_limit_ns)) {
-		count(APPEASE_CNT_LOAN_REFUSED);
-		return;
-	}
-	/* The loan is a turn of CPU time; this only bounds how long it may wait for that turn. */
-	process->loan_until_ns = now + 100 * loan_ns;
-	process->loan_opened_ns = opened_ns;
-	process->loan_weight = weight;
-	process->loan_ran_ns = 0;
-	count(APPEASE_CNT_LENT);
 }
 
 #endif

@@ -76,10 +76,7 @@ __noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task
 	}
 	process = standing->on_loan || policy == APPEASE_POLICY_CAS ? try_process(p) : NULL;
 	if (process && standing->on_loan) {
-		process->loan_ran_ns += ran;
-		process->loan_debt_ns += ran;
-		if (process->loan_ran_ns >= loan_ns)
-			process->loan_until_ns = 0;
+		charge_loan(process, ran);
 	} else if (process && request && process->share_of == request->id) {
 		process->share_ns -= ran;
 	}
@@ -112,7 +109,7 @@ __noinline bool borrows_turn(struct task_struct *p __arg_trusted, struct task_ct
 	if (!process || (waited < slice_ns && (tctx->turn_request == 0 || !is_done(p, process))))
 		return false;
 	mono = bpf_ktime_get_ns();
-	lend(process, mono, POLICY_WEIGHT_DEFAULT, mono);
+	lend(process, 0, mono, POLICY_WEIGHT_DEFAULT, mono);
 	tctx->turn_request = 0;
 	tctx->turn_for = 0;
 	return has_loan(process, mono);
@@ -183,6 +180,9 @@ static __always_inline int charge_to(struct task_struct *p, struct task_ctx *tct
 			}
 		}
 		tctx->vtime += vtime_for(p, ran);
+	} else if (lane == APPEASE_LANE_ATTENDED) {
+		if (tctx->party < PARTIES)
+			charge_attended_party(tctx->party, ran);
 	} else if (lane == APPEASE_LANE_KERNEL) {
 		cctx->kernel_ns += ran;
 	}

@@ -8,6 +8,7 @@
 
 #include "attention.bpf.h"
 #include "policy/fairness.h"
+#include "policy/loan.h"
 #include "policy/response.h"
 #include "policy/share.h"
 
@@ -24,6 +25,70 @@ struct {
 static __always_inline struct appease_customer *try_customer(u32 slot)
 {
 	return bpf_map_lookup_elem(&customers, &slot);
+}
+
+/* Loans */
+
+/* A chain has so many hops, and at each of them one may be in debt. */
+#define CUSTOMER_LOAN_LIMIT_NS (APPEASE_MAX_HOPS * loan_debt_limit_ns)
+
+/* Whether @customer is in debt for more than its limit. */
+static __always_inline bool may_borrow(struct appease_customer *customer, u64 now)
+{
+	customer->loan_debt_ns = loan_debt(customer->loan_debt_ns, now - customer->loan_debt_at_ns);
+	customer->loan_debt_at_ns = now;
+	return loan_granted(customer->loan_debt_ns, CUSTOMER_LOAN_LIMIT_NS);
+}
+
+/*
+ * Lends a turn to @process, ranked as a request of @weight opened at @opened_ns, for the customer in @slot, if that is known. Refuses
+ * who is in debt: the process, or all that was lent for that customer.
+ */
+static __always_inline void lend(struct appease_process *process, u32 slot, u64 opened_ns, u32 weight, u64 now)
+{
+	struct appease_customer *customer = slot ? try_customer(slot) : NULL;
+
+	process->loan_debt_ns = loan_debt(process->loan_debt_ns, now - process->loan_debt_at_ns);
+	process->loan_debt_at_ns = now;
+	if (!loan_granted(process->loan_debt_ns, loan_debt_limit_ns) || (customer && !may_borrow(customer, now))) {
+		count(APPEASE_CNT_LOAN_REFUSED);
+		return;
+	}
+	/* The loan is a turn of CPU time; this only bounds how long it may wait for that turn. */
+	process->loan_until_ns = now + 100 * loan_ns;
+	process->loan_opened_ns = opened_ns;
+	process->loan_weight = weight;
+	process->loan_customer = slot;
+	process->loan_ran_ns = 0;
+	count(APPEASE_CNT_LENT);
+}
+
+/* @process ran for @ran on its loan. */
+static __always_inline void charge_loan(struct appease_process *process, u64 ran)
+{
+	struct appease_customer *customer = process->loan_customer ? try_customer(process->loan_customer) : NULL;
+
+	process->loan_ran_ns += ran;
+	process->loan_debt_ns += ran;
+	if (customer)
+		__sync_fetch_and_add(&customer->loan_debt_ns, ran);
+	if (process->loan_ran_ns >= loan_ns)
+		process->loan_until_ns = 0;
+}
+
+/* A read has proved that the loan of @process was right: it costs nothing. */
+static __always_inline void repay_loan(struct appease_process *process)
+{
+	struct appease_customer *customer;
+	u64 debt = process->loan_debt_ns;
+
+	process->loan_until_ns = 0;
+	if (!debt)
+		return;
+	process->loan_debt_ns = 0;
+	customer = process->loan_customer ? try_customer(process->loan_customer) : NULL;
+	if (customer)
+		customer->loan_debt_ns = customer->loan_debt_ns > debt ? customer->loan_debt_ns - debt : 0;
 }
 
 /* Charges the customer of @request, too. */

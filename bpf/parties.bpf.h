@@ -41,6 +41,7 @@ struct party {
 	u64 clock;	/* of its tasks: progress_clock() */
 	u64 owed;	/* debt that its tasks left, ns, whole when the clock stood at owed_at */
 	u64 owed_at;
+	u64 due_ns;	/* CPU time of its tasks in the attended lane that it has not paid for */
 	u64 scale;	/* as of the count scaled_at */
 	u64 scaled_at;
 	u64 counted_at;	/* the count that has it */
@@ -202,19 +203,45 @@ static __always_inline void advance_clock(struct domain *domain, u64 vtime)
 		domain->clock = vtime;
 }
 
-/* Charges @party, the one at @index. */
-static __always_inline void charge_party(struct party *party, u32 index, u64 ran)
+/* What @ran adds to the virtual time of @party, the one at @index. */
+static __always_inline u64 charge_of(struct party *party, u32 index, u64 ran)
 {
-	struct domain *domain = domain_at(domain_here());
 	u64 count = party_count;
 
 	if (party->scaled_at != count || !party->scale) {
 		party->scale = scale_of(index);
 		party->scaled_at = count;
 	}
+	return party_charge(ran, party->scale);
+}
+
+/* Charges @party, the one at @index, for @ran and for what it is due. */
+static __always_inline void charge_party(struct party *party, u32 index, u64 ran)
+{
+	struct domain *domain = domain_at(domain_here());
+
 	if (is_only(domain, index))
 		advance_clock(domain, party->vtime);
-	__sync_fetch_and_add(&party->vtime, party_charge(ran, party->scale));
+	if (party->due_ns) {
+		ran += party->due_ns;
+		party->due_ns = 0;
+	}
+	__sync_fetch_and_add(&party->vtime, charge_of(party, index, ran));
+}
+
+/*
+ * A task of the party at @index ran for @ran while somebody waited for it, and others waited for the CPU. The party pays for that with its next
+ * turn, so the next thing that it does for nobody is not late. A turn is the most that it is due: a request may have two seconds before its
+ * budget ends, and what its program does between two requests would wait for as long. Two CPUs at once may forget a part.
+ */
+static __always_inline void charge_attended_party(u32 index, u64 ran)
+{
+	struct party *party = try_party(index);
+
+	if (!party || is_only(domain_at(domain_here()), index))
+		return;
+	ran += party->due_ns;
+	party->due_ns = ran < slice_ns ? ran : slice_ns;
 }
 
 /* Brings the debt of @party up to date. Two CPUs at once may forget a part of it. */

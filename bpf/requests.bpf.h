@@ -425,8 +425,7 @@ static __always_inline u32 open_request(struct appease_process *process, const s
 	process->gives_on = 0;
 	process->context_id = request->id;
 	process->context_opened_ns = now;
-	process->loan_until_ns = 0;
-	process->loan_debt_ns = 0;
+	repay_loan(process);
 	if (policy == APPEASE_POLICY_CAS)
 		give_share(process, request->id, now - request->sent_ns, now);
 	if (source->channel > APPEASE_CHANNEL_FILE && access == APPEASE_READ) {

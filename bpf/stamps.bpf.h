@@ -545,8 +545,7 @@ static __always_inline void read_stamped(enum side side, const struct appease_at
 	process->context_id = is_last_hop(stamp) ? 0 : request->id;
 	process->context_opened_ns = request->opened_ns;
 	process->gives_on = 0;
-	process->loan_until_ns = 0;
-	process->loan_debt_ns = 0;
+	repay_loan(process);
 	tell_current_wanted(process);
 	/* An echo of what it wrote itself: it is nearer to the customer than its correspondent. */
 	if (process->attention.request_id == request->id)

@@ -195,17 +195,17 @@ __noinline int judge(struct task_struct *p __arg_trusted, u64 mono, struct stand
 	return 0;
 }
 
-/* Whether @process served somebody until a short while ago, and has not spent its budget on it. */
-static __always_inline bool is_retained(const struct appease_process *process, u64 mono)
+/* The request that @process served until a short while ago, if it has not spent its budget on it. */
+static __always_inline struct appease_request *try_retained(const struct appease_process *process, u64 mono)
 {
 	const struct appease_attention *attention = &process->attention;
 	struct appease_request *request;
 
 	if (!attention->request_id || policy_before(mono, attention->until_ns) ||
 	    !policy_before(mono, attention->until_ns + retention_ns - attention_ns))
-		return false;
+		return NULL;
 	request = try_request(attention->slot, attention->request_id);
-	return request && !is_spent(request);
+	return request && !is_spent(request) ? request : NULL;
 }
 
 /*
@@ -308,12 +308,12 @@ static __always_inline bool consider_loan(struct task_struct *leader, struct app
 {
 	struct handing *handing = try_handing_now(mono);
 	struct appease_request *request;
-	u32 weight = POLICY_WEIGHT_DEFAULT;
+	u32 weight = POLICY_WEIGHT_DEFAULT, customer = 0;
 	u64 opened_ns = mono;
 	bool is_given = false;
 
 	if (handing) {
-		tctx->customer = handing->customer;
+		tctx->customer = customer = handing->customer;
 		tctx->woken_for = handing->request_id;
 		if (!process && (handing->request_id || handing->is_new)) {
 			process = bpf_task_storage_get(&processes, leader, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -326,15 +326,21 @@ static __always_inline bool consider_loan(struct task_struct *leader, struct app
 		}
 		is_given = handing->request_id || handing->is_new || (process && process->channel_read_ns);
 	}
-	if (!process || (!is_given && !is_retained(process, mono)))
+	if (!process)
 		return false;
+	if (!is_given) {
+		request = try_retained(process, mono);
+		if (!request)
+			return false;
+		customer = request->customer;
+	}
 	request = process->attention.request_id ? try_lookup_request(&process->attention, mono) : NULL;
 	if (request) {
 		if (!is_given || !is_promoted(handing, request, mono))
 			return false;
 		opened_ns = handing->key;
 	}
-	lend(process, opened_ns, weight, mono);
+	lend(process, customer, opened_ns, weight, mono);
 	return true;
 }
 

@@ -7,7 +7,7 @@
  *
  * Rule: a loan that leads to a read costs nothing. CPU time of a loan that comes to nothing is a debt, which decays at
  * LOAN_DECAY_PCT of the time that passes. Who is in debt for more than the limit gets no loan: over a long time, no
- * process gets more than that share from loans alone.
+ * process gets more than that share from loans alone. The same holds for all that is lent for a customer.
  *
  * Limits: the debt is the process's, so one thread that never reads uses up what another one could have.
  */

@@ -63,6 +63,16 @@ static __always_inline void copy_near(u64 *to, const struct sock_common *common)
 	}
 }
 
+static __always_inline void copy_far(u64 *to, const struct sock_common *common)
+{
+	if (common->skc_family == AF_INET6) {
+		copy_address(to, &common->skc_v6_daddr);
+	} else {
+		to[0] = 0;
+		to[1] = mapped(common->skc_daddr);
+	}
+}
+
 static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *ends, u64 now)
 {
 	/* Not copied as a whole: its 136 bytes of stack are too many below an activated handler. */
@@ -74,12 +84,7 @@ static __always_inline void ends_of_socket(struct sock *sk, struct inet_ends *en
 	ends->near_port = common->skc_num;
 	ends->far_port = bpf_ntohs(common->skc_dport);
 	copy_near(ends->near, common);
-	if (common->skc_family == AF_INET6) {
-		copy_address(ends->far, &common->skc_v6_daddr);
-	} else {
-		ends->far[0] = 0;
-		ends->far[1] = mapped(common->skc_daddr);
-	}
+	copy_far(ends->far, common);
 }
 
 /* Whether an address is the loopback's: ::1, 127.0.0.0/8, or the same of IPv4 in IPv6; none at all stands for it. */
@@ -94,11 +99,10 @@ static __always_inline bool is_loopback(const u64 *address)
 	return !address[1] || address[1] == bpf_cpu_to_be64(1);
 }
 
-/* Whether the far end is on this machine, in this network name space. @ifindex: where data came in, if that is known. */
-static __always_inline bool is_local(const struct inet_ends *ends, u32 ifindex)
+/* Whether the end at @far is on the machine of the one at @near, in its network name space. @ifindex: where data came in, if that is known. */
+static __always_inline bool is_local(const u64 *near, const u64 *far, u32 ifindex)
 {
-	return ifindex == LOOPBACK_IFINDEX || is_loopback(ends->far) ||
-	       (ends->near[0] == ends->far[0] && ends->near[1] == ends->far[1]);
+	return ifindex == LOOPBACK_IFINDEX || is_loopback(far) || (near[0] == far[0] && near[1] == far[1]);
 }
 
 static __always_inline bool is_tcp_channel(struct sock *sk)
@@ -214,7 +218,7 @@ __noinline int inet_hit(const struct inet_ends *ends, u32 protocol, u32 access, 
 
 	if (!ends)
 		return 0;
-	if (is_local(ends, ifindex) || !is_in_real_network((struct sock *)ends->socket)) {
+	if (is_local(ends->near, ends->far, ifindex) || !is_in_real_network((struct sock *)ends->socket)) {
 		count(APPEASE_CNT_LOCAL_PEER);
 		return 0;
 	}
@@ -504,6 +508,42 @@ static __always_inline void hand_connection(void)
 		handing->is_new = 1;
 }
 
+/*
+ * Whether what comes to @sk by TCP may be a customer's. What this machine says to itself is none, and lends nothing: or who feeds a server so
+ * would use up what is lent to it (policy/loan.h). To one that listens comes its newest connection.
+ */
+static __noinline bool comes_from_elsewhere(struct sock *sk)
+{
+	const struct request_sock *newest;
+	const struct sock *by = sk;
+	u64 near[2], far[2];
+
+	if (!sk)
+		return false;
+	if (sk->__sk_common.skc_state == TCP_LISTEN) {
+		newest = readable(sk, struct inet_connection_sock)->icsk_accept_queue.rskq_accept_tail;
+		if (!newest)
+			return false;
+		by = readable(readable(newest, struct request_sock)->sk, struct sock);
+	} else {
+		by = readable(sk, struct sock);
+	}
+	copy_near(near, &by->__sk_common);
+	copy_far(far, &by->__sk_common);
+	return !is_local(near, far, by->sk_rx_dst_ifindex) && is_in_real_network(sk);
+}
+
+/* The same of the newest datagram of a server's. */
+static __noinline bool is_sent_from_elsewhere(struct sock *sk)
+{
+	const struct sk_buff *newest;
+
+	if (!sk)
+		return false;
+	newest = readable(sk, struct sock)->sk_receive_queue.prev;
+	return readable(newest, struct sk_buff)->skb_iif != LOOPBACK_IFINDEX && is_in_real_network(sk);
+}
+
 static __always_inline void inet_deliver(struct sock *sk)
 {
 	u16 protocol = sk->sk_protocol;
@@ -518,15 +558,18 @@ static __always_inline void inet_deliver(struct sock *sk)
 		/* Its reader may have had no customer for hours. */
 		if (is_channel) {
 			struct connection *connection = try_connection(sk);
+			u32 customer = connection ? connection->latest.customer : 0;
 
-			channel_event(connection ? connection->latest.customer : 0, now);
-			if (sk->__sk_common.skc_state == TCP_LISTEN)
-				hand_connection();
+			if (customer || comes_from_elsewhere(sk)) {
+				channel_event(customer, now);
+				if (sk->__sk_common.skc_state == TCP_LISTEN)
+					hand_connection();
+			}
 		}
 		if (is_armed())
 			deliver_tcp(sk, now);
 	} else if (protocol == IPPROTO_UDP) {
-		if (is_udp_server(sk))
+		if (is_udp_server(sk) && is_sent_from_elsewhere(sk))
 			channel_event(0, bpf_ktime_get_ns());
 		if (is_armed())
 			deliver_udp(sk);

@@ -374,7 +374,7 @@ int appease_futex_wake(u64 *ctx)
 	if (partner->attention.request_id == request->id && policy_before(now, partner->attention.until_ns))
 		goto out;
 	if (handler->cohandlers.entries[index].confidence <= co_conf) {
-		lend(partner, request->opened_ns, request->weight, now);
+		lend(partner, request->customer, request->opened_ns, request->weight, now);
 	} else if (hand_on(process, tgid, partner, APPEASE_OBJECT_SHARED, now)) {
 		if (policy == APPEASE_POLICY_CAS)
 			split_share(request, process, partner, now);

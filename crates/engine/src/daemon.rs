@@ -271,6 +271,8 @@ impl<P: Platform> Daemon<P> {
                     // After that, which may need other hooks.
                     self.look_after_eyes();
                     act_at = self.act();
+                    // All that is done once a second was done. A unit's watchdog waits for that; without one nobody hears it.
+                    let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
                 }
                 Some(answer) = answers.recv() => self.learn(answer),
                 () = reload.notified() => drop(self.reload_file()),

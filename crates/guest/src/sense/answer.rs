@@ -194,6 +194,11 @@ pub fn counter(name: &str) -> Result<u64> {
         .with_context(|| format!("appease status --json has no counter {name:?}: {status}"))
 }
 
+/// How often a turn was lent, or would have been to one that is not in debt.
+pub fn loans() -> Result<u64> {
+    Ok(counter("loans")? + counter("loans refused")?)
+}
+
 /// The daemon's answer to a question, as JSON.
 pub fn ask(words: &[&str]) -> Result<Value> {
     let shown = words.join(" ");

@@ -210,7 +210,13 @@ pub fn connection_between(from: &str, to: &str, port: u16) -> Result<Link> {
     accepted(&listener, client).map(|(link, _)| link)
 }
 
-/// The same for datagrams: who reads is the server.
+/// One of this machine that sends to the server of `link` at `port`, whose reader is the same.
+pub fn sends_from_here(link: &Link, port: u16) -> Result<Link> {
+    let client = sender("127.0.0.1", ("127.0.0.1", port))?;
+    Ok(Link::of(Kind::UdpServer, client, link.reader.try_clone().context("share a socket")?))
+}
+
+/// Two for datagrams within this machine: who reads is the server.
 pub fn datagrams_between(from: &str, to: &str, port: u16) -> Result<Link> {
     let server = bind(to, port)?;
     let client = sender(from, (to, port))?;

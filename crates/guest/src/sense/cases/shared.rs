@@ -8,7 +8,7 @@ use super::{Case, case};
 use crate::{
     clock,
     sense::{
-        answer::{counter, why},
+        answer::{counter, loans, why},
         program::{self, Program},
         stage::{SETTLE_MS, Stage},
     },
@@ -93,7 +93,6 @@ fn partners(stage: &mut Stage) -> Result<()> {
 
 /// Threads of one process are all attended already.
 fn threads(stage: &mut Stage) -> Result<()> {
-    let loans = || -> Result<u64> { Ok(counter("loans")? + counter("loans refused")?) };
     let mut memory = Memory::new(stage)?;
     let mut handler = memory.start(&["threads", &TIMES.to_string()], Some(&stage.open_remote()?))?;
     clock::sleep_ms(SETTLE_MS);

@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use rustix::net::{Shutdown, shutdown};
 
 use super::{Case, case, files::CALLS};
@@ -18,8 +18,8 @@ use crate::{
     clock,
     far::{FAR, NEAR},
     sense::{
-        answer::{Origin, why},
-        network::{FAR6, MadeUp, NEAR6, local},
+        answer::{Origin, loans, why},
+        network::{FAR6, MadeUp, NEAR6, connection_between, local, sends_from_here},
         object::{Kind, Link, fill},
         program::{self, Program},
         rule::Rule,
@@ -32,6 +32,8 @@ use crate::{
 pub const PORT: u16 = 7100;
 pub const OTHER_PORT: u16 = 7101;
 pub const READ: Order = Order::Read(End::Input);
+/// After that nobody is remembered to have served somebody: 8 s, and a little.
+const RETENTION_MS: u64 = 8200;
 
 pub fn all() -> Vec<Case> {
     let accept = |family, here| {
@@ -47,6 +49,8 @@ pub fn all() -> Vec<Case> {
     let more = [
         case("tcp from this machine", from_here),
         case("tcp, what gives nothing", nothing_read),
+        case("tcp, what is lent", tcp_lends),
+        case("udp, what is lent", udp_lends),
         case("tcp rule afterwards", afterwards),
         case("tcp by user", by_user),
         case("tcp written", written),
@@ -144,6 +148,48 @@ fn tcp_connected(stage: &mut Stage, there: &'static str) -> Result<()> {
 /// An address alone, as rules have it.
 pub(super) fn bare(address: &str) -> String {
     if address.contains(':') { format!("[{address}]") } else { address.to_owned() }
+}
+
+fn tcp_lends(stage: &mut Stage) -> Result<()> {
+    let _rule = Rule::add(&format!("read accept :{PORT}"))?;
+    let (far, _) = stage.elsewhere()?.calls(NEAR, PORT)?;
+    let near = connection_between(NEAR, "127.0.0.1", PORT)?;
+    lends_to_far_alone(stage, &far, &near)
+}
+
+fn udp_lends(stage: &mut Stage) -> Result<()> {
+    let _rule = Rule::add(&format!("read accept udp::{PORT}"))?;
+    let (far, _) = stage.elsewhere()?.sends(NEAR, PORT)?;
+    let near = sends_from_here(&far, PORT)?;
+    lends_to_far_alone(stage, &far, &near)
+}
+
+/// A server that waits for data is lent a turn when a customer sends some, and none when somebody of this machine does: else that one
+/// would use up what is lent to it.
+fn lends_to_far_alone(stage: &mut Stage, far: &Link, near: &Link) -> Result<()> {
+    let mut customer = stage.actor("customer", None, Some(&far.writer))?;
+    let mut neighbour = stage.actor("neighbour", None, Some(&near.writer))?;
+    let mut server = stage.actor("server", Some(&far.reader), Some(&near.reader))?;
+    customer.writes(far)?;
+    server.does(&READ)?;
+    // Nobody remembers any more whom it served.
+    clock::sleep_ms(RETENTION_MS);
+    let mut lent = [0; 2];
+    for (lent, (writer, link, end)) in
+        lent.iter_mut().zip([(&mut neighbour, near, End::Output), (&mut customer, far, End::Input)])
+    {
+        let before = loans()?;
+        server.waits_for(&Order::Read(end))?;
+        writer.writes(link)?;
+        server.done()?;
+        *lent = loans()? - before;
+    }
+    let [by_neighbour, by_customer] = lent;
+    let told = (by_neighbour == 0 && by_customer > 0).then_some(());
+    let told =
+        told.ok_or_else(|| anyhow!("{by_neighbour} loans for one that is here, {by_customer} for one that is far"));
+    stage.verdict("data from far away has it lent a turn, and no other", told);
+    Ok(())
 }
 
 /// Attention of a peer in this machine is its own, if it has any.

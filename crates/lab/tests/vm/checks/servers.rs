@@ -5,7 +5,7 @@ use appease_scenario::Run;
 
 use super::{
     BUILDS, Check, Extent,
-    figures::{enough, loaded_and_alone, longest, spreads, within},
+    figures::{enough, loaded_and_alone, longest, none_failed, spreads, within},
 };
 use crate::machines::{Machines, Spec, spread, value};
 
@@ -44,6 +44,9 @@ const TIERS_OFF: f64 = 1.3;
 /// How long a process that serves a customer of the least weight waits for the CPU beside one of the most, s. After 5 it is overdue.
 const UNEQUAL_WAIT_S: f64 = 6.0;
 
+/// A key, p99, while many addresses ask, to that of a machine on which nobody does.
+const ADDRESSES_RATIO: f64 = 1.3;
+
 /// Checks of servers.
 pub(super) fn checks(extent: Extent) -> Vec<Check> {
     let mut checks = Vec::new();
@@ -55,6 +58,8 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         checks.push(Check::on(kernel, "page_from_a_container_costs_little", bridge));
         checks.push(Check::on(kernel, "web_server_alone_costs_little", apache_alone));
         checks.push(Check::on(kernel, "customer_of_least_weight_is_served_in_the_end", unequal));
+        checks.push(Check::on(kernel, "keys_are_served_while_64_addresses_ask", addresses));
+        checks.push(Check::on(kernel, "cgroup_pays_for_what_its_server_answers", paying));
         checks.push(Check::on(kernel, "database_alone_costs_little", mysql_alone));
         for load in BUILDS {
             checks.push(Check::at(kernel, load, "page_is_as_fast_as_alone", |machines, kernel, load| {
@@ -113,6 +118,23 @@ fn unequal(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     ensure!(answers >= 5.0, "a customer of weight 0.01 had {answers} answers in 45 s, {kernel}");
     ensure!(longest_s <= UNEQUAL_WAIT_S, "who served it waited for {longest_s:.2} s of {UNEQUAL_WAIT_S}, {kernel}");
     Ok(())
+}
+
+/// Customers at many addresses, all of whose requests stay open, leave records for the seat.
+fn addresses(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let key = "key_to_screen_ms";
+    let [flooded, alone] = machines.good_runs([
+        Spec::new("addresses", "appease", "none").on(kernel),
+        Spec::new("typing", "appease", "none").on(kernel),
+    ])?;
+    let (flooded, alone) = (spread(&flooded, key)?, spread(&alone, key)?);
+    within(&format!("keys while 64 addresses ask, {kernel}, p99"), flooded.p99, alone.p99, ADDRESSES_RATIO)
+}
+
+/// A server's cgroup has half of the CPU beside another one, its answers included: the scenario's own checks.
+fn paying(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("paying", "appease", "none").on(kernel)])?;
+    none_failed(run).map(drop)
 }
 
 /// What sensing and queues of our own cost a server if its packets pass two wires and a bridge.
