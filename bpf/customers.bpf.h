@@ -42,9 +42,9 @@ static __always_inline bool may_borrow(struct appease_customer *customer, u64 no
 
 /*
  * Lends a turn to @process, ranked as a request of @weight opened at @opened_ns, for the customer in @slot, if that is known. Refuses
- * who is in debt: the process, or all that was lent for that customer.
+ * who is in debt: the process, or all that was lent for that customer. Global, as the next two: the verifier looks through it once, not for each hook.
  */
-static __always_inline void lend(struct appease_process *process, u32 slot, u64 opened_ns, u32 weight, u64 now)
+__noinline int lend(struct appease_process *process __arg_nonnull, u32 slot, u64 opened_ns, u32 weight, u64 now)
 {
 	struct appease_customer *customer = slot ? try_customer(slot) : NULL;
 
@@ -52,7 +52,7 @@ static __always_inline void lend(struct appease_process *process, u32 slot, u64 
 	process->loan_debt_at_ns = now;
 	if (!loan_granted(process->loan_debt_ns, loan_debt_limit_ns) || (customer && !may_borrow(customer, now))) {
 		count(APPEASE_CNT_LOAN_REFUSED);
-		return;
+		return 0;
 	}
 	/* The loan is a turn of CPU time; this only bounds how long it may wait for that turn. */
 	process->loan_until_ns = now + 100 * loan_ns;
@@ -61,10 +61,11 @@ static __always_inline void lend(struct appease_process *process, u32 slot, u64 
 	process->loan_customer = slot;
 	process->loan_ran_ns = 0;
 	count(APPEASE_CNT_LENT);
+	return 0;
 }
 
 /* @process ran for @ran on its loan. */
-static __always_inline void charge_loan(struct appease_process *process, u64 ran)
+__noinline int charge_loan(struct appease_process *process __arg_nonnull, u64 ran)
 {
 	struct appease_customer *customer = process->loan_customer ? try_customer(process->loan_customer) : NULL;
 
@@ -74,21 +75,23 @@ static __always_inline void charge_loan(struct appease_process *process, u64 ran
 		__sync_fetch_and_add(&customer->loan_debt_ns, ran);
 	if (process->loan_ran_ns >= loan_ns)
 		process->loan_until_ns = 0;
+	return 0;
 }
 
 /* A read has proved that the loan of @process was right: it costs nothing. */
-static __always_inline void repay_loan(struct appease_process *process)
+__noinline int repay_loan(struct appease_process *process __arg_nonnull)
 {
 	struct appease_customer *customer;
 	u64 debt = process->loan_debt_ns;
 
 	process->loan_until_ns = 0;
 	if (!debt)
-		return;
+		return 0;
 	process->loan_debt_ns = 0;
 	customer = process->loan_customer ? try_customer(process->loan_customer) : NULL;
 	if (customer)
 		customer->loan_debt_ns = customer->loan_debt_ns > debt ? customer->loan_debt_ns - debt : 0;
+	return 0;
 }
 
 /* Charges the customer of @request, too. */

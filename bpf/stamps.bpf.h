@@ -558,10 +558,10 @@ static __always_inline void read_stamped(enum side side, const struct appease_at
 }
 
 /*
- * read_stamped() of sockets. Global: up to 6.18 the verifier would go through all that follows it for each of its ends. And without a
+ * read_stamped() of all but pipes. Global: up to 6.18 the verifier would go through all that follows it for each of its ends. And without a
  * pointer to the stack, for which 7.2 goes through it anew at each call.
  */
-__noinline int note_socket_read(enum side side, const struct appease_attention *stamp)
+__noinline int note_stamped_read(enum side side, const struct appease_attention *stamp)
 {
 	read_stamped(side, stamp, NULL);
 	return 0;
@@ -572,8 +572,10 @@ static __always_inline void note_read(const struct stamp_key *key)
 {
 	if (policy == APPEASE_POLICY_RSIO)
 		note_access(key, NULL, APPEASE_READ);
+	else if (policy != APPEASE_POLICY_RBPE && key->b == APPEASE_OBJECT_PIPE)
+		read_stamped(SIDE_UNKNOWN, try_place(key, NULL), key);
 	else if (policy != APPEASE_POLICY_RBPE)
-		read_stamped(SIDE_UNKNOWN, try_place(key, NULL), key->b == APPEASE_OBJECT_PIPE ? key : NULL);
+		note_stamped_read(SIDE_UNKNOWN, try_place(key, NULL));
 }
 
 /* The same from @sk, of @kind: enum appease_object. */
@@ -587,7 +589,7 @@ static __always_inline void note_read_from(struct sock *sk, u32 kind)
 		/* Nothing else is watched, see crates/bpf/src/hooks.rs. */
 		raise_reader(kind == APPEASE_OBJECT_UNIX ? APPEASE_RAISE_UNIX : APPEASE_RAISE_NETWORK);
 	} else {
-		note_socket_read(kind == APPEASE_OBJECT_UNIX ? side_of_unix(sk) : SIDE_SERVER, try_place(NULL, sk));
+		note_stamped_read(kind == APPEASE_OBJECT_UNIX ? side_of_unix(sk) : SIDE_SERVER, try_place(NULL, sk));
 	}
 }
 

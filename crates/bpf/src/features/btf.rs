@@ -1,7 +1,11 @@
 //! Just enough of a BTF reader to look at function prototypes (Documentation/bpf/btf.rst). libbpf's own is
 //! not used because it gives no safe way to a prototype's parameter names.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::CStr,
+    fmt,
+};
 
 const MAGIC: u16 = 0xeb9f;
 const HEADER_LEN: usize = 24;
@@ -46,8 +50,8 @@ impl fmt::Display for BtfError {
 /// # Errors
 /// When `data` is no BTF of this machine's byte order.
 pub fn functions(data: &[u8], selects: impl Fn(&str) -> bool) -> Result<Vec<String>, BtfError> {
-    let sections = Sections::new(data)?;
-    let mut names: Vec<String> = sections.scan(selects)?.functions.iter().map(|(name, _)| (*name).to_owned()).collect();
+    let found = Sections::new(data)?.functions(selects)?;
+    let mut names: Vec<String> = found.iter().map(|(name, _)| (*name).to_owned()).collect();
     names.sort();
     Ok(names)
 }
@@ -62,26 +66,18 @@ pub fn functions_with_parameter(
     parameter: &str,
 ) -> Result<Vec<String>, BtfError> {
     let sections = Sections::new(data)?;
-    let scan = sections.scan(selects)?;
+    let functions = sections.functions(selects)?;
+    let prototypes = sections.prototypes(functions.iter().map(|(_, prototype)| *prototype).collect())?;
     let mut found = Vec::new();
-    for (name, prototype) in scan.functions {
-        let offset = scan.prototypes.get(prototype as usize).copied().flatten();
-        if let Some(offset) = offset
-            && sections.has_parameter(offset, parameter)?
+    for (name, prototype) in functions {
+        if let Some(offset) = prototypes.get(&prototype)
+            && sections.has_parameter(*offset, parameter)?
         {
             found.push(name.to_owned());
         }
     }
     found.sort();
     Ok(found)
-}
-
-/// What one pass over the types finds.
-struct Scan<'a> {
-    /// Selected functions, with the type id of their prototypes.
-    functions: Vec<(&'a str, u32)>,
-    /// Offset by type id of each prototype; ids begin at 1.
-    prototypes: Vec<Option<usize>>,
 }
 
 struct Sections<'a> {
@@ -107,29 +103,51 @@ impl<'a> Sections<'a> {
         Ok(Self { types: section(8)?, strings: section(16)? })
     }
 
-    fn scan(&self, selects: impl Fn(&str) -> bool) -> Result<Scan<'a>, BtfError> {
-        let mut scan = Scan { functions: Vec::new(), prototypes: vec![None] };
-        let mut at = 0;
+    /// Calls `look` for each type, by id, offset and kind.
+    fn each(&self, mut look: impl FnMut(u32, usize, u32) -> Result<(), BtfError>) -> Result<(), BtfError> {
+        // Ids begin at 1.
+        let (mut id, mut at) = (1, 0);
         while at < self.types.len() {
-            let (name_off, info, referred) =
-                (word(self.types, at)?, word(self.types, at + 4)?, word(self.types, at + 8)?);
+            let info = word(self.types, at + 4)?;
             let kind = info >> 24 & 0x1f;
+            look(id, at, kind)?;
+            at += TYPE_LEN + payload_len(kind, info & 0xffff)?;
+            id += 1;
+        }
+        Ok(())
+    }
+
+    /// Selected functions, with the ids of their prototypes.
+    fn functions(&self, selects: impl Fn(&str) -> bool) -> Result<Vec<(&'a str, u32)>, BtfError> {
+        let mut functions = Vec::new();
+        self.each(|_, at, kind| {
             if kind == KIND_FUNC {
-                let name = self.string(name_off)?;
+                let name = self.string(word(self.types, at)?)?;
                 if selects(name) {
-                    scan.functions.push((name, referred));
+                    functions.push((name, word(self.types, at + 8)?));
                 }
             }
-            scan.prototypes.push((kind == KIND_FUNC_PROTO).then_some(at));
-            at += TYPE_LEN + payload_len(kind, info & 0xffff)?;
-        }
-        Ok(scan)
+            Ok(())
+        })?;
+        Ok(functions)
+    }
+
+    /// Where those of the types `wanted` are that are prototypes.
+    fn prototypes(&self, wanted: BTreeSet<u32>) -> Result<BTreeMap<u32, usize>, BtfError> {
+        let mut found = BTreeMap::new();
+        self.each(|id, at, kind| {
+            if kind == KIND_FUNC_PROTO && wanted.contains(&id) {
+                found.insert(id, at);
+            }
+            Ok(())
+        })?;
+        Ok(found)
     }
 
     fn string(&self, offset: u32) -> Result<&'a str, BtfError> {
         let rest = self.strings.get(offset as usize..).ok_or(BtfError::Short)?;
-        let end = rest.iter().position(|&byte| byte == 0).ok_or(BtfError::Short)?;
-        Ok(std::str::from_utf8(&rest[..end]).unwrap_or_default())
+        let name = CStr::from_bytes_until_nul(rest).map_err(|_| BtfError::Short)?;
+        Ok(name.to_str().unwrap_or_default())
     }
 
     fn has_parameter(&self, prototype: usize, wanted: &str) -> Result<bool, BtfError> {
