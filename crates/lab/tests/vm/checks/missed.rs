@@ -60,7 +60,7 @@ const MISSED: [(&str, &str); 16] = [
     ),
     (
         "league_is_lost_in_few_cells_and_for_a_reason",
-        "12 of 137 cells are lost, of 5: the list in README, each with its reason",
+        "13 of 139 cells are lost, of 5: the list in README, each with its reason",
     ),
 ];
 
