@@ -163,13 +163,15 @@ static __noinline bool look_at(u32 cpu, bool is_scan)
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	u64 served_ns, now = scx_bpf_now();
+	bool is_let_go;
 	u32 waits;
 
 	if (!curr || !lockout || !rq || !cctx)
 		return false;
 	waits = rq->scx.nr_running;
 	served_ns = served_by(cctx);
-	if (!waits || curr->prio >= MAX_RT_PRIO || served_ns != lockout->served_ns)
+	is_let_go = !waits || curr->prio >= MAX_RT_PRIO || served_ns != lockout->served_ns;
+	if (is_let_go)
 		lockout->served_at = now;
 	if (is_scan) {
 		lockout->looks = waits && lockout->waits && served_ns == lockout->served_ns ? LOOKS : 0;
@@ -184,7 +186,7 @@ static __noinline bool look_at(u32 cpu, bool is_scan)
 			lockout->told = 0;
 	} else if (!lockout->looks) {
 		return false;
-	} else if (lockout->served_at == now) {
+	} else if (is_let_go) {
 		lockout->looks = 0;
 		return false;
 	} else {

@@ -515,18 +515,17 @@ static __always_inline void hand_connection(void)
 static __noinline bool comes_from_elsewhere(struct sock *sk)
 {
 	const struct request_sock *newest;
-	const struct sock *by = sk;
+	const struct sock *by;
 	u64 near[2], far[2];
 
 	if (!sk)
 		return false;
+	by = readable(sk, struct sock);
 	if (sk->__sk_common.skc_state == TCP_LISTEN) {
 		newest = readable(sk, struct inet_connection_sock)->icsk_accept_queue.rskq_accept_tail;
 		if (!newest)
 			return false;
 		by = readable(readable(newest, struct request_sock)->sk, struct sock);
-	} else {
-		by = readable(sk, struct sock);
 	}
 	copy_near(near, &by->__sk_common);
 	copy_far(far, &by->__sk_common);

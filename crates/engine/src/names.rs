@@ -26,8 +26,8 @@ pub(crate) struct Class {
 
 /// Flag of kernel threads in `/proc/PID/stat`.
 const PF_KTHREAD: u32 = 0x0020_0000;
-/// Unit of times there, the same on every machine: a hundredth of a second, as in `/proc/uptime`.
-const TICK_NS: u64 = 10_000_000;
+/// Unit of times there, the same on every machine.
+pub(crate) const TICK_NS: u64 = 10_000_000;
 
 /// A device node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,13 +78,6 @@ impl Names {
     /// When a thread began, in ticks since the machine's start; `None` when it is gone.
     pub(crate) fn began(&self, tid: u32) -> Option<u64> {
         self.stat(tid).and_then(|stat| stat_field(&stat, 22))
-    }
-
-    /// Now, in the same ticks.
-    pub(crate) fn now(&self) -> u64 {
-        let uptime = fs::read_to_string(self.root.join("proc/uptime")).unwrap_or_default();
-        let hundredths: Option<u64> = uptime.split(' ').next().and_then(|text| text.replace('.', "").parse().ok());
-        hundredths.unwrap_or(u64::MAX)
     }
 
     /// Children of a thread, and the other threads of its process.

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, io, net::IpAddr, os::fd::BorrowedFd, path::Path, sync::Arc, time::Duration};
 
+use rustix::time::{ClockId, clock_gettime};
 use tracing::{info, warn};
 
 use crate::{
@@ -261,9 +262,7 @@ impl Platform for Machine {
     }
 
     fn now_ns(&self) -> u64 {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        let since_boot = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
-        u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX)
+        clock_ns(ClockId::Monotonic)
     }
 
     fn lookup(&self) -> Lookup {
@@ -381,6 +380,13 @@ impl Witness for Sensor {
     fn set_raises(&mut self, raises: Raises) {
         Self::set_raises(self, raises);
     }
+}
+
+/// What a clock of the kernel's says, nanoseconds.
+pub(crate) fn clock_ns(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    let since_boot = Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0));
+    u64::try_from(since_boot.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// What acts on this machine.

@@ -25,13 +25,14 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     thread::gettid,
+    time::ClockId,
 };
 use tracing::{info, warn};
 
 use crate::{
     Error,
-    names::Names,
-    seams::{Class, Hog, HogNews, Hogs, Lockout, tasks},
+    names::{Names, TICK_NS},
+    seams::{Class, Hog, HogNews, Hogs, Lockout, clock_ns, tasks},
 };
 
 /// For how long the others have the CPU. The scheduler finds out about a lock-out each 200 ms.
@@ -84,7 +85,8 @@ impl Threads for KernelThreads {
     }
 
     fn now(&self) -> u64 {
-        self.0.now()
+        // By this clock the kernel dates the beginnings of threads.
+        clock_ns(ClockId::Boottime) / TICK_NS
     }
 }
 
