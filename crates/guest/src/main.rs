@@ -63,6 +63,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-classes                         check shares by nice value and policy, and realtime classes
        appease-guest check-cpus                            check affinity, and a CPU that goes and comes
        appease-guest check-late                            check CPUs that come after our scheduler
+       appease-guest check-gaps                            check CPUs whose numbers have gaps, or that have no tick
        appease-guest check-isolated                        check what is said where CPUs are isolated
        appease-guest check-clock                           check clocks, the saving of power, and fast CPUs
        appease-guest check-turns                           check that the machine's CPUs have equal parts of it
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
         ["check-classes"] => classes::check(),
         ["check-cpus"] => classes::check_cpus(),
         ["check-late"] => classes::check_late(),
+        ["check-gaps"] => classes::check_gaps(),
         ["check-isolated"] => classes::check_isolated(),
         ["check-clock"] => classes::check_clock(),
         ["check-turns"] => classes::check_turns(),

@@ -32,8 +32,6 @@ const HOLD_NS: u64 = 12 * MS;
 /// When work was done late, the next stroke leaves this much time for its output to be shown: terminal,
 /// kernel worker and display server may each wait long for the CPU.
 const SHOW_NS: u64 = 2500 * MS;
-/// A stroke whose work is not done after this time counts as unanswered.
-const PATIENCE_NS: u64 = 40 * SECOND;
 /// Time for a prelude's work, in seconds of a busy CPU.
 const PRELUDE_LIMIT_S: u64 = 3;
 /// Unanswered strokes after which a typist gives up.
@@ -91,10 +89,12 @@ struct Actor {
     every_ns: u64,
     window: Window,
     waits_for: Option<PathBuf>,
+    /// A stroke whose work is not done after this time counts as unanswered.
+    patience_ns: u64,
     typed: u32,
     /// When the next stroke's last key is due.
     due_ns: u64,
-    /// Since when, and from which size of the file on, the work of the last stroke is awaited.
+    /// Until when, and from which size of the file on, the work of the last stroke is awaited.
     awaiting: Option<(u64, u64)>,
     gave_up: u32,
 }
@@ -109,6 +109,7 @@ impl Actor {
             every_ns,
             window,
             waits_for: spec.waits_for.as_ref().map(PathBuf::from),
+            patience_ns: u64::from(spec.patience_s) * SECOND,
             typed: 0,
             due_ns: 0,
             awaiting: None,
@@ -219,8 +220,7 @@ impl Crew {
             let now = now_ns();
             self.note_done_work(now);
             let next = self.next_actor();
-            let expiry =
-                self.actors.iter().filter_map(|actor| actor.awaiting).map(|(since, _)| since + PATIENCE_NS).min();
+            let expiry = self.actors.iter().filter_map(|actor| actor.awaiting).map(|(until, _)| until).min();
             let wake_ns = match (next, expiry) {
                 (None, None) => break,
                 (None, Some(at)) => at,
@@ -274,7 +274,7 @@ impl Crew {
 
     fn note_done_work(&mut self, now: u64) {
         for (typist, actor) in self.actors.iter_mut().enumerate() {
-            let Some((since, size)) = actor.awaiting else { continue };
+            let Some((until, size)) = actor.awaiting else { continue };
             let stroke = actor.typed - 1;
             if actor.waits_for.as_deref().is_some_and(|path| size_of(path) > size) {
                 actor.awaiting = None;
@@ -285,7 +285,7 @@ impl Crew {
                     actor.waits_for.as_deref().and_then(since_written).map_or(now, |ago| now.saturating_sub(ago));
                 self.log.answered.insert((typist, stroke), Some(done));
                 actor.gave_up = 0;
-            } else if now >= since + PATIENCE_NS {
+            } else if now >= until {
                 actor.awaiting = None;
                 actor.due_ns = now + actor.lead_ns();
                 actor.gave_up += 1;
@@ -315,7 +315,7 @@ impl Crew {
         actor.typed += 1;
         actor.due_ns = at_ns + actor.every_ns;
         match size {
-            Some(size) => actor.awaiting = Some((at_ns, size)),
+            Some(size) => actor.awaiting = Some((at_ns + actor.patience_ns, size)),
             None => {
                 self.log.answered.insert((typist, number), None);
             }

@@ -257,6 +257,14 @@ pub struct Typist {
     /// A file in the guest that grows when a stroke's work is done; the next stroke waits for it.
     #[serde(default)]
     pub waits_for: Option<String>,
+    /// How long that work may take before the stroke counts as unanswered, seconds.
+    #[serde(default = "patience_s")]
+    pub patience_s: u32,
+}
+
+/// Four times what the scenarios' longest line takes beside a load; one that takes longer names its own.
+const fn patience_s() -> u32 {
+    40
 }
 
 /// One measured quantity.
@@ -548,6 +556,12 @@ impl Scenario {
                 return Err(format!(
                     "typist into \"{}\": every_ms is {}: allowed is 1 to 60000",
                     typist.into, typist.every_ms
+                ));
+            }
+            if !(1..=3600).contains(&typist.patience_s) {
+                return Err(format!(
+                    "typist into \"{}\": patience_s is {}: allowed is 1 to 3600",
+                    typist.into, typist.patience_s
                 ));
             }
             if let Some(key) = typist

@@ -191,6 +191,7 @@ fn what_is_wrong_is_named() {
         ("loads = [\"none\"]", "loads = [\"hogs\"]", "load \"hogs\" is not known"),
         ("name = \"calm\"", "name = \"storm\"", "the file is called calm.toml"),
         ("every_ms = 100", "every_ms = 100\nfoo = 1", "foo"),
+        ("every_ms = 100", "every_ms = 100\npatience_s = 0", "patience_s is 0: allowed is 1 to 3600"),
         ("duration_s = 5", "duration_s = 5\nconfig = \"[[customer\"", "config is no TOML: TOML parse error at line 1"),
         ("duration_s = 5", "duration_s = 5\nload_in = \"shelf\"", "load_in is \"shelf\", which is not defined"),
         ("strokes = [\"a\"]", "strokes = [\"a\", \"bc\"]", "each stroke there must be one key"),

@@ -1,4 +1,4 @@
-//! Machines that are booted with CPUs off, or isolated: what the kernel's parameters of the scenario ask for.
+//! Machines some of whose CPUs are off, isolated or without a tick: what the kernel's parameters of the scenario ask for.
 
 use std::{fs, path::Path};
 
@@ -16,6 +16,12 @@ use crate::{
 
 /// CPUs that are off when the machine has booted.
 const LATE: [u32; 2] = [2, 3];
+/// CPUs that are off before the daemon starts. The numbers have gaps then, and the last CPU has a cache for itself.
+const GAPS: [u32; 4] = [1, 4, 5, 6];
+const ALONE: &str = "7";
+/// One of these comes, and one goes that has no tick.
+const COMES: u32 = 5;
+const GOES: u32 = 2;
 /// As many hogs as find a CPU of their own, and one more.
 const HOGS: usize = 5;
 /// How long the daemon may need, busy seconds.
@@ -35,8 +41,6 @@ pub(super) fn late(verdicts: &mut Verdicts) -> Result<()> {
     for cpu in LATE {
         cpus::set_online(cpu, true)?;
     }
-    // Once for all CPUs, or for each.
-    let is_anew = |status: &serde_json::Value| status["restarts"].as_u64() > Some(0) && scheduler::state() == "enabled";
     verdicts.tell("the scheduler is attached anew for the CPUs that came", tells(is_anew));
     clock::sleep_ms(WINDOW_MS);
     verdicts.tell("all CPUs are used", get_on(&hogs, 4.0));
@@ -59,6 +63,24 @@ pub(super) fn late(verdicts: &mut Verdicts) -> Result<()> {
     ours.end_by(Signal::TERM).map(drop)
 }
 
+/// CPUs whose numbers have gaps, one of them alone in its cache, and two without a tick; then one comes and another goes.
+pub(super) fn gaps(verdicts: &mut Verdicts) -> Result<()> {
+    for cpu in GAPS {
+        cpus::set_online(cpu, false)?;
+    }
+    let ours = Scheduler::start_ours(&[])?;
+    let mut hogs = (1..HOGS).map(|_| Task::hog("nice -n 0")).collect::<Result<Vec<_>>>()?;
+    hogs.push(Task::hog(&format!("taskset -c {ALONE}"))?);
+    clock::sleep_ms(WINDOW_MS);
+    verdicts.tell("all CPUs are used, and whoever may use one alone gets on", get_on(&hogs, 4.0));
+    cpus::set_online(COMES, true)?;
+    cpus::set_online(GOES, false)?;
+    verdicts.tell("the scheduler is attached anew for other gaps", tells(is_anew));
+    clock::sleep_ms(WINDOW_MS);
+    verdicts.tell("all CPUs are used then, too", get_on(&hogs, 4.0));
+    ours.end_by(Signal::TERM).map(drop)
+}
+
 /// The kernel runs no scheduler of ours: that is said, and nice values do instead.
 pub(super) fn isolated(verdicts: &mut Verdicts) -> Result<()> {
     let refused = answer::command(&["run", "--backend", "scx"]).map(drop).err().map(|error| format!("{error:#}"));
@@ -71,6 +93,11 @@ pub(super) fn isolated(verdicts: &mut Verdicts) -> Result<()> {
     let state = scheduler::state();
     verdicts.tell("the kernel schedules", if state == "disabled" { Ok(()) } else { bail!("state is {state}") });
     Ok(())
+}
+
+/// Attached anew, once for all CPUs or for each, and at work.
+fn is_anew(status: &serde_json::Value) -> bool {
+    status["restarts"].as_u64() > Some(0) && scheduler::state() == "enabled"
 }
 
 /// Whether each has its part of so many CPUs.

@@ -53,6 +53,12 @@ pub fn check_late() -> Result<()> {
     carry_out(boot::late)
 }
 
+/// `check-gaps`: CPUs whose numbers have gaps, one alone in its cache, some without a tick. Starts our scheduler itself; needs eight
+/// CPUs of two caches, some of which it switches off.
+pub fn check_gaps() -> Result<()> {
+    carry_out(boot::gaps)
+}
+
 /// `check-isolated`: a machine with isolated CPUs, for which the kernel takes no scheduler of ours. Starts it itself.
 pub fn check_isolated() -> Result<()> {
     carry_out(boot::isolated)

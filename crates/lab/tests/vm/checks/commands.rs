@@ -44,11 +44,12 @@ const MULTIUSER_MAX_MS: f64 = 500.0;
 /// As many of them at least, or some user had none.
 const MULTIUSER_LEAST: u64 = 20;
 
-/// What somebody waits for although it computes: lines of 0.1, 0.75 and 5 s of CPU, and a build of one's own.
-const OWN_WORK: [(&str, &str); 4] = [
+/// What somebody waits for although it computes: lines of 0.1, 0.75, 5 and 60 s of CPU, and a build of one's own.
+const OWN_WORK: [(&str, &str); 5] = [
     ("interpreter-short", "short_line_in_an_interpreter"),
     ("interpreter", "line_in_an_interpreter"),
     ("interpreter-long", "long_line_in_an_interpreter"),
+    ("interpreter-minute", "line_of_a_minute_in_an_interpreter"),
     ("own-build", "build_of_ones_own"),
 ];
 const OWN_WORK_TO_EEVDF_RATIO: f64 = 1.0;

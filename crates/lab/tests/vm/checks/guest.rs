@@ -35,6 +35,8 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         checks.push(Check::on(kernel, "cpus_may_come_late_or_be_isolated", late_and_isolated));
         checks.push(Check::on(kernel, "cpus_of_the_laboratory_are_equal", turns));
         if extent.full {
+            checks.push(Check::on(kernel, "cpus_may_have_gaps_in_their_numbers", gaps));
+            checks.push(Check::on(kernel, "a_busy_cache_is_left_for_one_of_the_same_node", nodes));
             checks.push(Check::on(kernel, "requests_beyond_their_budgets_share_by_weight", beyond));
         }
         for (caches, nodes) in extent.of(&[(4, 2)], &[(4, 2), (1, 1)]) {
@@ -156,6 +158,17 @@ fn late_and_isolated(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
         checked(machines, Spec::new(scenario, "eevdf", "none").on(kernel).on_cpus(4).on_caches(2))?;
     }
     Ok(())
+}
+
+/// CPUs whose numbers have gaps, one of them alone in its cache, and some without a tick: the guest's own checks.
+fn gaps(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("gaps", "eevdf", "none").on(kernel).on_cpus(8).on_caches(2)).map(drop)
+}
+
+/// Two memory nodes of two caches each: the scenario's own checks.
+fn nodes(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let spec = Spec::new("nodes", "appease", "none").on(kernel).on_cpus(8).on_caches(4);
+    checked(machines, spec.with_threads_and_nodes(1, 2)).map(drop)
 }
 
 /// The programs load on this kernel, and the scheduler is still attached at the end of a loaded run on four CPUs, none of which
