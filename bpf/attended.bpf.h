@@ -22,12 +22,28 @@
 #define PREEMPT_MARGIN_NS 200000ULL
 
 /*
+ * Whether the kernel thread @p works for its CPU alone. All workers of workqueues refuse another affinity, but those of a pool that has no CPU
+ * run anywhere: they encrypt a disk, say, or write files back.
+ */
+static __always_inline bool is_bound(const struct task_struct *p)
+{
+	struct worker *worker;
+
+	if (!(p->flags & PF_NO_SETAFFINITY))
+		return false;
+	if (!(p->flags & PF_WQ_WORKER))
+		return true;
+	worker = (struct worker *)BPF_CORE_READ((struct kthread *)p->worker_private, data);
+	return BPF_CORE_READ(worker, pool, cpu) >= 0;
+}
+
+/*
  * Whether the kernel thread @p works at length: it makes pictures, say, or reclaims memory. Not those that are bound to their CPUs:
  * they do what interrupts have put off, for whoever it is.
  */
 static __always_inline bool works_long(const struct task_struct *p, const struct task_ctx *tctx)
 {
-	return tctx->burst_ns >= KTHREAD_LONG_NS && !(p->flags & PF_NO_SETAFFINITY);
+	return tctx->burst_ns >= KTHREAD_LONG_NS && !is_bound(p);
 }
 
 /* Key of such a one: as of a request that was opened later, see HELPER_NS. By when it woke up, so that its turn comes. */

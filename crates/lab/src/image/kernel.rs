@@ -26,9 +26,11 @@ const RECIPE: &str = "kernel 3";
 /// Modules that the initramfs loads.
 const EARLY: [&str; 3] = ["virtio_blk", "ext4", "overlay"];
 /// Modules that the guest loads when it wants them, each with what it depends on.
-const LATER: [&str; 17] = [
+const LATER: [&str; 20] = [
     "bochs",
+    "brd",
     "bridge",
+    "dm-crypt",
     "evdev",
     "hid-generic",
     "inet_diag",
@@ -44,6 +46,7 @@ const LATER: [&str; 17] = [
     "virtio_net",
     "virtio_rng",
     "vivid",
+    "xts",
 ];
 /// The same on a kernel that has [`KernelImages::draws_unseen`].
 const OLDER: &str = "virtio-gpu";

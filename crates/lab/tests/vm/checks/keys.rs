@@ -19,6 +19,8 @@ const TYPING_MAX_RATIO: f64 = 1.3;
 const TYPING_TO_EEVDF_RATIO: f64 = 1.05;
 /// The same of the median without load in one cgroup, in the short form: 1.076 was measured, and the full form asks for 1.05.
 const TYPING_TO_EEVDF_RATIO_SHORT: f64 = 1.1;
+/// Beside a disk that the kernel encrypts, against EEVDF's there: 1.07 and 1.04 were measured, 7.8 and 28 before.
+const TYPING_ENCRYPTED_RATIO: f64 = 1.1;
 /// From a machine's start to a ready X server, seconds of host time in exact mode.
 const XORG_READY_S: f64 = 25.0;
 /// All at once against each alone.
@@ -70,6 +72,7 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         checks.push(Check::on(kernel, "typing_beside_who_wants_the_cpu_now_and_then", |machines, kernel| {
             keys_to_eevdf(machines, kernel, "typing-seldom", "none", scopes)
         }));
+        checks.push(Check::on(kernel, "typing_beside_a_disk_that_is_encrypted", encrypted));
         checks.push(Check::at(kernel, "hogs:16", "together_is_nearly_as_fast_as_alone", together));
         checks.push(Check::at(kernel, "all", "typing_video_and_computing_go_together", contour));
     }
@@ -119,6 +122,15 @@ fn keys_to_eevdf(
     within(&what("p50"), ours.p50, eevdf.p50, TYPING_TO_EEVDF_RATIO)?;
     within(&what("p90"), ours.p90, eevdf.p90, TYPING_TO_EEVDF_RATIO)?;
     within(&what("longest"), ours.max, eevdf.max, TYPING_TO_EEVDF_RATIO)
+}
+
+/// What the kernel does at length for a program that nobody waits for makes way for a key.
+fn encrypted(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let runs = machines.good_runs(["appease", "eevdf"].map(|by| Spec::new("crypt", by, "none").on(kernel)))?;
+    let [ours, eevdf] = spreads(runs.each_ref(), "key_to_screen_ms")?;
+    all_answered(&runs[0])?;
+    within(&format!("p50 of keys beside an encrypted disk, {kernel}"), ours.p50, eevdf.p50, TYPING_ENCRYPTED_RATIO)?;
+    within(&format!("p90 of keys beside an encrypted disk, {kernel}"), ours.p90, eevdf.p90, TYPING_ENCRYPTED_RATIO)
 }
 
 fn typing_alone_flat(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
