@@ -58,16 +58,31 @@ __noinline int left_cpu(struct task_struct *p __arg_trusted, struct task_ctx *tc
 	return 0;
 }
 
-/* Does so for the task that handed its turn over last. */
-__noinline int settle_giver(void)
+/* @cpu looks for its next task after @prev: the task that handed its turn over there last has left it, or is @prev. */
+__noinline int settle_giver(u32 cpu, struct task_struct *prev __arg_trusted __arg_nullable)
 {
-	struct task_struct *p = bpf_task_from_pid(giver);
-	struct task_ctx *tctx = p ? try_task_ctx(p) : NULL;
+	s32 *giver = giver_of(cpu), pid = *giver;
+	struct task_struct *p;
+	struct task_ctx *tctx;
 
-	giver = 0;
-	/* What it ran in another class is not ours to charge. */
-	if (tctx && p->prio >= MAX_RT_PRIO)
+	*giver = 0;
+	if (prev && prev->pid == pid) {
+		/* It went on, though it had said that it would sleep. */
+		tctx = has_more_cpus() ? try_task_ctx(prev) : NULL;
+		if (tctx) {
+			tctx->gave_on = 0;
+			if (prev->scx.flags & SCX_TASK_QUEUED)
+				tctx->usual_ns = waker_usual(tctx->usual_ns, WAKER_LONGEST_NS);
+		}
+		return 0;
+	}
+	p = bpf_task_from_pid(pid);
+	tctx = p ? try_task_ctx(p) : NULL;
+	/* What it ran in another class is not ours to charge. If it is queued or runs elsewhere, that was done. */
+	if (tctx && p->prio >= MAX_RT_PRIO && (!has_more_cpus() || tctx->gave_on == cpu + 1)) {
+		tctx->gave_on = 0;
 		left_cpu(p, tctx);
+	}
 	if (p)
 		bpf_task_release(p);
 	return 0;

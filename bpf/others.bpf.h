@@ -59,7 +59,7 @@ __noinline int works_for_waker(struct task_ctx *tctx __arg_nonnull)
  * nothing on, @is_called: the task that it interrupts is not the waker. *@by: that of a waker in the lane.
  */
 static __always_inline u64 handed_on(struct task_struct *p, const struct task_ctx *tctx, struct party *party, u32 domain, u64 vtime,
-				     u64 now, bool is_called, const struct task_ctx **by)
+				     u64 now, bool is_called, struct task_ctx **by)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_ctx *wctx = waker == p || is_called ? NULL : try_task_ctx(waker);
@@ -70,7 +70,7 @@ static __always_inline u64 handed_on(struct task_struct *p, const struct task_ct
 	handed = hands_on(waker, wctx, now);
 	if (!handed)
 		return vtime;
-	if (skips_queues() && wctx->lane == APPEASE_LANE_OTHER)
+	if (hands_turns_over() && wctx->lane == APPEASE_LANE_OTHER)
 		*by = wctx;
 	clock = clock_of_both(party, tctx->party, domain);
 	return take_over(party, progress_handed_on(vtime, handed, clock, slice_ns), clock);
@@ -175,7 +175,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
 	u32 lane = plain_lane(p, tctx), index, domain;
 	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, is_called = wakes_up && is_interrupt(), stays = false;
-	const struct task_ctx *by = NULL;
+	struct task_ctx *by = NULL;
 	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime, deadline, left;
 	struct party *party;
 	s32 cpu;
@@ -219,9 +219,9 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		kick_idle(p);
 		return 0;
 	}
+	if (hands_turns_over() && hurries && wakes_up && by && hands_over(p, tctx, by, index, now, enq_flags))
+		return 0;
 	if (skips_queues() && hurries && wakes_up) {
-		if (by && hands_over(p, tctx, by, index, now, enq_flags))
-			return 0;
 		/* No attended task waits: @p takes the CPU without ops.dispatch(). A party that had even less waits for this turn. */
 		if (!domain_at(domain)->attended) {
 			if (displaces_on(0, tctx, now, is_called, true)) {

@@ -130,6 +130,8 @@ s32 BPF_STRUCT_OPS(appease_select_cpu, struct task_struct *p, s32 prev_cpu, u64 
 		cpu = is_idle ? cpu & ~LOW_IDLE : scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
 	} else {
 		cpu = scx_bpf_select_cpu_dfl(p, prev_cpu, wake_flags, &is_idle);
+		if (!is_idle && hands_turns_over() && has_more_cpus() && wakes_for_turn(p, wake_flags))
+			return bpf_get_smp_processor_id();
 	}
 	if (is_idle) {
 		struct task_ctx *tctx = try_task_ctx(p);
@@ -237,11 +239,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			judge(p, mono, &standing);
 		charge(p, tctx, mono, &standing);
 	}
-	if (skips_queues() && giver == p->pid) {
-		giver = 0;
-		if (enq_flags & SCX_ENQ_WAKEUP && tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)
-			leave_owed(tctx);
-	}
+	if (gave_turn(p, tctx) && enq_flags & SCX_ENQ_WAKEUP && tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)
+		leave_owed(tctx);
 	if (left_section_first(p, tctx, enq_flags))
 		return;
 	if (enq_flags & SCX_ENQ_REENQ)
@@ -500,12 +499,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	cctx->is_timed = 0;
 	cctx->is_called = 0;
 	cctx->aside_pid = 0;
-	if (skips_queues() && giver) {
-		if (prev && prev->pid == giver)
-			giver = 0;
-		else
-			settle_giver();
-	}
+	if (hands_turns_over() && *giver_of(cpu))
+		settle_giver(cpu, prev);
 	if (tctx && prev->flags & PF_EXITING && !prev_runnable)
 		bequeath(prev, tctx);
 	if (!prev_runnable) {

@@ -115,6 +115,7 @@ struct task_ctx {
 	u32 has_woken;	/* its wake-up was noted when its CPU was chosen */
 	u32 usual_ns;	/* for so long it goes on after it woke somebody, see policy/waker.h */
 	u32 is_expected;	/* attended: the CPU that was called for it was of the domain where it waits */
+	u32 gave_on;	/* number of the CPU on which it handed its turn over, and one; 0: it did not, or was charged since */
 };
 
 struct {
@@ -147,6 +148,7 @@ struct cpu_ctx {
 	u64 releases;	/* ops.cpu_release() is at work: its programs count as the displaced task's */
 	enum stay stays;	/* an attended task for it */
 	u32 stays_in;	/* the task's queue */
+	u32 handed_pid;	/* which task woke up here to have what is left of its waker's turn; 0: none */
 	u32 woke_pid;	/* which task woke it; while one that did so has the CPU: */
 	u64 woke_ns;	/* when it first did; 0: not yet */
 	s32 next_cpu;	/* which one is told then */
