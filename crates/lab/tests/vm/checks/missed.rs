@@ -64,7 +64,7 @@ const MISSED: [(&str, &str); 17] = [
     ),
     (
         "league_is_lost_in_few_cells_and_for_a_reason",
-        "13 of 139 cells are lost, of 5: the list in README, each with its reason",
+        "15 of 143 cells are lost, of 5: the list in README, each with its reason",
     ),
 ];
 
