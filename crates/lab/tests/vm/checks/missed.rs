@@ -64,7 +64,7 @@ const MISSED: [(&str, &str); 18] = [
     ),
     (
         "typing_beside_a_disk_that_is_encrypted_6.18",
-        "p90 5.6 ms, EEVDF 0.205: the worker does not sleep there, and what it asked for more than 12 ms ago goes before a new key",
+        "p90 5.6 ms, EEVDF 0.205: the worker does not sleep there, and by a trace it runs before the X server; why is not known",
     ),
     (
         "league_is_lost_in_few_cells_and_for_a_reason",
