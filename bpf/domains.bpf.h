@@ -40,12 +40,6 @@ const volatile u8 domain_of_cpus[CPUS_MAX];
 /* CPUs that were off when user space looked, by bits. */
 const volatile u64 late_cpus[CPUS_MAX / 64];
 
-/* A task may hand its turn over to one that it wakes, see hands_over(). With several caches, such a pair may be of two. */
-static __always_inline bool hands_turns_over(void)
-{
-	return nr_domains == 1;
-}
-
 /* Domains of fast CPUs, on a machine that has slow ones, too. 0: all CPUs are alike. */
 const volatile u64 fast_domains;
 

@@ -14,6 +14,12 @@
 
 #include "displace.bpf.h"
 
+/* A task may hand its turn over to one that it wakes, see hands_over(). With several caches, such a pair may be of two. */
+static __always_inline bool hands_turns_over(void)
+{
+	return nr_domains == 1;
+}
+
 /*
  * By CPU: the task that handed its turn over, see hands_over(), and left the CPU without ops.dispatch(), which would have charged it. 0:
  * none, or it was queued since.
@@ -126,8 +132,6 @@ static __always_inline bool hands_over(struct task_struct *p, const struct task_
 		end_after(bpf_get_smp_processor_id(), waker->pid, keeps);
 	if (has_more_cpus()) {
 		wctx->gave_on = bpf_get_smp_processor_id() + 1;
-		cctx->woke_ns = now;
-		cctx->woke_pid = waker->pid;
 		hand_over(p, waker, slice_ns - passed, enq_flags);
 		return true;
 	}
