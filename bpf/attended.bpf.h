@@ -46,7 +46,10 @@ static __always_inline bool works_long(const struct task_struct *p, const struct
 	return tctx->burst_ns >= KTHREAD_LONG_NS && !is_bound(p);
 }
 
-/* Key of such a one: as of a request that was opened later, see HELPER_NS. By when it woke up, so that its turn comes. */
+/*
+ * Key of such a one: as of a request that was opened later, see HELPER_NS. By when it was queued, so that its turn comes. Not by when it
+ * woke up: one that encrypts a disk does not sleep for 50 ms, and would so go before each key.
+ */
 static __always_inline u64 key_of_long(const struct task_ctx *tctx)
 {
 	return tctx->asked_ns + HELPER_NS;
@@ -730,9 +733,9 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 			return 0;
 		}
 		key = at_ns = mono ? mono : bpf_ktime_get_ns();
-		if (wakes_up)
+		if (wakes_up || is_long)
 			tctx->asked_ns = at_ns;
-		if (displaces && is_long)
+		if (is_long)
 			key = key_of_long(tctx);
 		if (background && mono) {
 			u64 now = scx_bpf_now();
