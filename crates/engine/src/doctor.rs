@@ -217,7 +217,7 @@ fn backend(root: &Path, features: &Features) -> Vec<Finding> {
         ));
     }
     // A line of it: what is mounted, where, its kind, and so on.
-    let mounts = std::fs::read_to_string(root.join("proc/self/mounts"));
+    let mounts = crate::names::read_text(&root.join("proc/self/mounts"));
     let is_bpffs = |line: &str| line.split(' ').skip(1).take(2).eq([nice::BPFFS, "bpf"]);
     if chosen == BackendKind::Nice && mounts.is_ok_and(|text| !text.lines().any(is_bpffs)) {
         let error = appease_bpf::Error::NoBpfFs { path: nice::BPFFS.into() };

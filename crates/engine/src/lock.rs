@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use crate::Error;
+use crate::{Error, names::read_text};
 
 const OWNER_ALONE: u32 = 0o600;
 
@@ -66,7 +66,7 @@ fn refusal(locked: Result<(), TryLockError>, file: &File, path: &Path) -> Result
             let locks = Path::new("/proc/locks");
             let pid = holder(&fs::read_to_string(locks).map_err(failed("reading", locks))?, found.dev(), found.ino());
             let Some(pid) = pid else { return Err(Error::LockHeld { path: path.to_path_buf() }) };
-            let comm = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            let comm = read_text(Path::new(&format!("/proc/{pid}/comm"))).unwrap_or_default();
             Err(Error::AlreadyRunning { pid, comm: comm.trim().to_owned() })
         }
         Err(TryLockError::Error(source)) => Err(failed("locking", path)(source)),
@@ -75,7 +75,7 @@ fn refusal(locked: Result<(), TryLockError>, file: &File, path: &Path) -> Result
 
 /// The process that holds a lock of the whole file with this inode, by the text of `/proc/locks` (proc_locks(5)). Some file systems tell another
 /// device there than stat(2) does, so the inode alone will do if there is no better.
-fn holder(locks: &str, dev: u64, inode: u64) -> Option<u32> {
+pub(crate) fn holder(locks: &str, dev: u64, inode: u64) -> Option<u32> {
     let device = format!("{:02x}:{:02x}", rustix::fs::major(dev), rustix::fs::minor(dev));
     let held = locks.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip(1);

@@ -1,7 +1,7 @@
 //! What processes and devices are called, from `/proc` and `/sys`.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     str::FromStr,
 };
@@ -51,18 +51,12 @@ impl Names {
 
     /// The process that `pid`, a process or a thread, belongs to.
     pub(crate) fn identity(&self, pid: u32) -> Option<Identity> {
-        let status = fs::read_to_string(self.root.join(format!("proc/{pid}/status"))).ok()?;
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-        let tgid = field("Tgid:")?.trim().parse().ok()?;
-        let mut uids = field("Uid:")?.split_whitespace().take(3);
-        let first: u32 = uids.next()?.parse().ok()?;
-        let uid = uids.all(|uid| uid.parse() == Ok(first)).then_some(first);
-        Some(Identity { tgid, uid })
+        identity(&read_text(&self.root.join(format!("proc/{pid}/status"))).ok()?)
     }
 
     /// The command name; empty when the process is gone.
     pub(crate) fn comm(&self, pid: u32) -> String {
-        let comm = fs::read_to_string(self.root.join(format!("proc/{pid}/comm"))).unwrap_or_default();
+        let comm = read_text(&self.root.join(format!("proc/{pid}/comm"))).unwrap_or_default();
         comm.trim_end_matches('\n').to_owned()
     }
 
@@ -92,12 +86,11 @@ impl Names {
 
     /// Scheduling class of a process.
     pub(crate) fn class(&self, pid: u32) -> Option<Class> {
-        let stat = self.stat(pid)?;
-        Some(Class { kernel_thread: stat_field::<u32>(&stat, 9)? & PF_KTHREAD != 0, policy: stat_field(&stat, 41)? })
+        class(&self.stat(pid)?)
     }
 
     fn stat(&self, pid: u32) -> Option<String> {
-        fs::read_to_string(self.root.join(format!("proc/{pid}/stat"))).ok()
+        read_text(&self.root.join(format!("proc/{pid}/stat"))).ok()
     }
 
     /// The active user of the machine's seat, as logind tells; `None`: nobody, or there is no logind.
@@ -117,16 +110,14 @@ impl Names {
     /// Node and name of a character device.
     pub(crate) fn device(&self, major: u32, minor: u32) -> Device {
         let dir = self.root.join(format!("sys/dev/char/{major}:{minor}"));
-        let uevent = fs::read_to_string(dir.join("uevent")).unwrap_or_default();
+        let uevent = read_text(&dir.join("uevent")).unwrap_or_default();
         let node = uevent
             .lines()
             .find_map(|line| line.strip_prefix("DEVNAME="))
             .map_or_else(|| format!("char {major}:{minor}"), |name| format!("/dev/{name}"));
         // Input devices have a name; sound cards have an id.
-        let name = ["device/name", "device/id"]
-            .iter()
-            .find_map(|file| fs::read_to_string(dir.join(file)).ok())
-            .unwrap_or_default();
+        let name =
+            ["device/name", "device/id"].iter().find_map(|file| read_text(&dir.join(file)).ok()).unwrap_or_default();
         Device { node, name: name.trim().to_owned() }
     }
 
@@ -137,8 +128,34 @@ impl Names {
     }
 }
 
+/// A file's text. Threads, mounts and devices are called by whatever bytes somebody chose: those that are no UTF-8 are replaced, and all
+/// else that the file says holds.
+pub(crate) fn read_text(path: &Path) -> io::Result<String> {
+    fs::read(path).map(text)
+}
+
+/// The same of its bytes.
+pub(crate) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
+}
+
+/// Of `/proc/PID/status`.
+pub(crate) fn identity(status: &str) -> Option<Identity> {
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let tgid = field("Tgid:")?.trim().parse().ok()?;
+    let mut uids = field("Uid:")?.split_whitespace().take(3);
+    let first: u32 = uids.next()?.parse().ok()?;
+    let uid = uids.all(|uid| uid.parse() == Ok(first)).then_some(first);
+    Some(Identity { tgid, uid })
+}
+
+/// Of `/proc/PID/stat`.
+pub(crate) fn class(stat: &str) -> Option<Class> {
+    Some(Class { kernel_thread: stat_field::<u32>(stat, 9)? & PF_KTHREAD != 0, policy: stat_field(stat, 41)? })
+}
+
 /// A numbered field of `/proc/PID/stat`, from the third on.
-fn stat_field<T: FromStr>(stat: &str, number: usize) -> Option<T> {
+pub(crate) fn stat_field<T: FromStr>(stat: &str, number: usize) -> Option<T> {
     // The command name, in parentheses, may hold anything; what follows the last of them is fields 3 and on.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(number - 3)?.parse().ok()
@@ -185,6 +202,21 @@ pub(crate) mod tests {
         // Of the real thing: this test runs as an ordinary process.
         let own = Names::new(Path::new("/")).class(std::process::id()).expect("our own");
         assert!(!own.kernel_thread);
+    }
+
+    /// Any thread may call itself so: prctl(2) takes bytes.
+    #[test]
+    fn what_is_called_by_bytes_is_seen_as_any_other() {
+        let root = root(&[("proc/10/comm", "")]);
+        let write =
+            |file: &str, bytes: &[u8]| fs::write(root.path().join("proc/10").join(file), bytes).expect("written");
+        write("comm", b"\xffsh\n");
+        write("status", b"Name:\t\xffsh\nTgid:\t7\nUid:\t5\t5\t5\t5\n");
+        write("stat", b"10 (\xffsh) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 1 2 0 0 0\n");
+        let names = Names::new(root.path());
+        assert_eq!(names.comm(10), "\u{fffd}sh");
+        assert_eq!(names.identity(10), Some(Identity { tgid: 7, uid: Some(5) }));
+        assert_eq!((names.began(10), names.class(10).map(|class| class.policy)), (Some(77), Some(2)));
     }
 
     #[test]

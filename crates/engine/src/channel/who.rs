@@ -9,7 +9,7 @@ use std::{
 use nix::unistd::{Group, User};
 
 use super::spec::{Refusal, Who};
-use crate::seams::Cgroup;
+use crate::{names::read_text, seams::Cgroup};
 
 /// Real user and group of a rule, by number.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -58,21 +58,23 @@ fn number(
 
 /// Directory of the cgroup `path`, wherever the cgroup v2 hierarchy is mounted below `root`.
 pub(crate) fn cgroup_dir(root: &Path, path: &Path) -> Result<PathBuf, Refusal> {
-    let mounts = fs::read_to_string(root.join("proc/mounts")).unwrap_or_default();
-    let mount = mounts
-        .lines()
-        .find_map(|line| {
-            let mut fields = line.split_whitespace();
-            let point = fields.nth(1)?;
-            (fields.next()? == "cgroup2").then(|| PathBuf::from(point))
-        })
-        .ok_or_else(|| {
-            Refusal::new(format!(
-                "cgroup {} cannot be told apart: no cgroup v2 hierarchy is mounted (mount -t cgroup2 none /sys/fs/cgroup)",
-                path.display()
-            ))
-        })?;
+    let mount = read_text(&root.join("proc/mounts")).ok().and_then(|mounts| hierarchy(&mounts)).ok_or_else(|| {
+        Refusal::new(format!(
+            "cgroup {} cannot be told apart: no cgroup v2 hierarchy is mounted (mount -t cgroup2 none /sys/fs/cgroup)",
+            path.display()
+        ))
+    })?;
     Ok(mount.join(path.strip_prefix("/").unwrap_or(path)))
+}
+
+/// Where `/proc/mounts` says that the cgroup v2 hierarchy is.
+pub(crate) fn hierarchy(mounts: &str) -> Option<PathBuf> {
+    mounts.lines().find_map(|line| {
+        // The kernel puts one space between fields. Others are part of a name, which any user of FUSE chooses.
+        let mut fields = line.split(' ');
+        let point = fields.nth(1)?;
+        (fields.next()? == "cgroup2").then(|| PathBuf::from(point))
+    })
 }
 
 /// The cgroup `path`, whose directory is `dir`, as the kernel knows it; `None` when there is none.
