@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::journal;
+
 /// So many ejections within [`COUNTED_NS`] are the last.
 const MOST: usize = 3;
 /// Older ones are forgotten.
@@ -25,15 +27,30 @@ pub(crate) struct Ejection {
     pub reason: String,
 }
 
+impl Ejection {
+    /// One whose reason fits into a line.
+    pub(crate) fn new(at_ns: u64, reason: &str) -> Self {
+        Self {
+            at_ns,
+            reason: reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON_CHARS).collect(),
+        }
+    }
+
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let (at, reason) = line.split_once(' ')?;
+        Some(Self::new(at.parse().ok()?, reason))
+    }
+
+    pub(crate) fn line(&self) -> String {
+        format!("{} {}\n", self.at_ns, self.reason)
+    }
+}
+
 /// Those on record that count, oldest first. After a boot the clock begins anew, so what is to come yet is of a former one.
 pub(crate) fn of(run_dir: &Path, now_ns: u64) -> Vec<Ejection> {
-    let text = fs::read_to_string(file(run_dir)).unwrap_or_default();
-    let read = |line: &str| {
-        let (at, reason) = line.split_once(' ')?;
-        Some(Ejection { at_ns: at.parse().ok()?, reason: reason.into() })
-    };
+    let text = journal::read(&file(run_dir)).ok().flatten().unwrap_or_default();
     let counts = |one: &Ejection| one.at_ns <= now_ns && now_ns - one.at_ns < COUNTED_NS;
-    text.lines().filter_map(read).filter(counts).collect()
+    text.lines().filter_map(Ejection::parse).filter(counts).collect()
 }
 
 /// Whether so many are the last.
@@ -44,9 +61,8 @@ pub(crate) fn are_too_many(ejections: &[Ejection]) -> bool {
 /// Puts another one on record, and returns all that count. The file is whole at any time.
 pub(crate) fn note(run_dir: &Path, now_ns: u64, reason: &str) -> io::Result<Vec<Ejection>> {
     let mut all = of(run_dir, now_ns);
-    let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).take(REASON_CHARS).collect();
-    all.push(Ejection { at_ns: now_ns, reason });
-    let text: String = all.iter().map(|one| format!("{} {}\n", one.at_ns, one.reason)).collect();
+    all.push(Ejection::new(now_ns, reason));
+    let text: String = all.iter().map(Ejection::line).collect();
     let new = file(run_dir).with_extension("new");
     fs::write(&new, text)?;
     fs::rename(new, file(run_dir))?;

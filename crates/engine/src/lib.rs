@@ -18,6 +18,7 @@ pub mod daemon;
 pub mod doctor;
 mod ejections;
 mod error;
+mod journal;
 mod latency;
 mod lock;
 mod names;

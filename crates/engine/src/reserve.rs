@@ -6,18 +6,17 @@
 //! tick of the clock, up to 4 ms late, which of each tenth of a second would be as much again.) Shares that an administrator
 //! has set are kept, and a server that was switched off stays so. Where there is none, `kernel.sched_rt_runtime_us = -1` says as much.
 
-mod guard;
+pub(crate) mod guard;
 
 use std::{
     fmt::Write as _,
     fs,
-    io::ErrorKind,
     path::{Path, PathBuf},
 };
 
 use tracing::{info, warn};
 
-use crate::Error;
+use crate::{Error, journal};
 
 pub(crate) use guard::Guard;
 
@@ -32,10 +31,10 @@ const PERIOD_NS: u64 = 200_000_000;
 
 /// A CPU's server: so much in each period, nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Server {
-    cpu: String,
-    runtime_ns: u64,
-    period_ns: u64,
+pub(crate) struct Server {
+    pub cpu: String,
+    pub runtime_ns: u64,
+    pub period_ns: u64,
 }
 
 impl Server {
@@ -46,7 +45,7 @@ impl Server {
     }
 
     /// The same share in a shorter period; `None` where there is nothing to gain.
-    fn hastened(&self) -> Option<Self> {
+    pub(crate) fn hastened(&self) -> Option<Self> {
         if self.runtime_ns == 0 || self.period_ns <= PERIOD_NS {
             return None;
         }
@@ -63,16 +62,19 @@ impl Server {
         if runtime_first { runtime().and_then(|()| period()) } else { period().and_then(|()| runtime()) }
     }
 
-    fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         format!("{} {} {}\n", self.cpu, self.runtime_ns, self.period_ns)
     }
 
     /// Of a line that was written to its end.
-    fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_suffix('\n')?.split(' ');
         let cpu = words.next()?.to_owned();
         let server = Self { cpu, runtime_ns: words.next()?.parse().ok()?, period_ns: words.next()?.parse().ok()? };
-        let is_cpu = server.cpu.strip_prefix("cpu").is_some_and(|number| number.parse::<u32>().is_ok());
+        // It is a part of a path.
+        let is_number =
+            |number: &str| number.parse::<u32>().is_ok() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let is_cpu = server.cpu.strip_prefix("cpu").is_some_and(is_number);
         (words.next().is_none() && is_cpu).then_some(server)
     }
 }
@@ -192,9 +194,9 @@ pub(crate) fn take_back(root: &Path, run_dir: &Path) -> Result<(usize, usize), E
 
 fn take_back_servers(root: &Path, run_dir: &Path) -> Result<usize, Error> {
     let path = record(run_dir);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+    let text = match journal::read(&path) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(0),
         Err(source) => return Err(Error::File { what: "reading", path, source }),
     };
     let now = servers(root);
@@ -297,6 +299,16 @@ mod tests {
         ] {
             assert_eq!(keeper(root(files).path()), found, "{files:?}");
         }
+    }
+
+    #[test]
+    fn a_damaged_line_takes_no_other_with_it() {
+        let root = root(&[(RUNTIME, "10000000\n"), (PERIOD, "200000000\n")]);
+        let run_dir = tempfile::tempdir().expect("a directory");
+        let record = b"cpu\xff 5 6\ncpu0 50000000 1000000000\n";
+        fs::write(run_dir.path().join("reserve"), record).expect("written");
+        assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(1));
+        assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
     }
 
     #[test]

@@ -45,8 +45,8 @@ impl StateFile {
 
     /// What is recorded. A file that makes no sense says nothing.
     pub(crate) fn read(&self) -> Result<Option<Changed>, Error> {
-        let text = match fs::read_to_string(&self.path) {
-            Ok(text) => text,
+        let text = match fs::read(&self.path) {
+            Ok(bytes) => text(bytes),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(self.failed("reading")(source)),
         };
@@ -69,8 +69,9 @@ impl Journal for StateFile {
             Some(changed) => {
                 // Renamed into place: a half-written line could name another window.
                 let part = self.path.with_extension("part");
-                let line = format!("{:#x} {}\n", changed.window, changed.former);
-                fs::write(&part, line).and_then(|()| fs::rename(&part, &self.path)).map_err(self.failed("writing"))?;
+                fs::write(&part, line(changed))
+                    .and_then(|()| fs::rename(&part, &self.path))
+                    .map_err(self.failed("writing"))?;
                 self.is_there = true;
             }
             None if self.is_there => match fs::remove_file(&self.path) {
@@ -83,7 +84,16 @@ impl Journal for StateFile {
     }
 }
 
-fn parse(text: &str) -> Option<Changed> {
+/// What is no UTF-8 makes no sense, and keeps no agent from starting.
+pub(crate) fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|wrong| String::from_utf8_lossy(wrong.as_bytes()).into_owned())
+}
+
+pub(crate) fn line(changed: Changed) -> String {
+    format!("{:#x} {}\n", changed.window, changed.former)
+}
+
+pub(crate) fn parse(text: &str) -> Option<Changed> {
     let (window, former) = text.trim_end().split_once(' ')?;
     let window = u32::from_str_radix(window.strip_prefix("0x")?, 16).ok()?;
     Some(Changed { window, former: former.parse().ok()? })
@@ -106,7 +116,7 @@ fn own_dir(path: &Path, uid: u32) -> Result<PathBuf, Error> {
 }
 
 /// A display's name as a part of a file name: `:0` and `:0.0` are the same display.
-fn file_part(display: &str) -> String {
+pub(crate) fn file_part(display: &str) -> String {
     let (host, number) = display.rsplit_once(':').unwrap_or(("", display));
     let number = number.split('.').next().unwrap_or_default();
     let host = if host == "unix" { "" } else { host };

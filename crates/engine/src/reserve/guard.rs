@@ -10,7 +10,7 @@
 use std::{
     fmt::Write as _,
     fs::{self, File, OpenOptions},
-    io::{self, ErrorKind, Write as _},
+    io::{self, Write as _},
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::{
@@ -30,7 +30,7 @@ use rustix::{
 use tracing::{info, warn};
 
 use crate::{
-    Error,
+    Error, journal,
     names::{Names, TICK_NS},
     seams::{Class, Hog, HogNews, Hogs, Lockout, clock_ns, tasks},
 };
@@ -47,7 +47,7 @@ const RUNTIME: Duration = Duration::from_millis(2);
 const PERIOD: Duration = Duration::from_millis(100);
 
 /// The threads of a machine.
-trait Threads {
+pub(crate) trait Threads {
     /// When a thread began, in ticks since the machine's start; `None` when it is gone.
     fn began(&self, tid: u32) -> Option<u64>;
     fn class(&self, tid: u32) -> Option<Class>;
@@ -92,15 +92,15 @@ impl Threads for KernelThreads {
 
 /// One who stands back, and what it had.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
-    hog: Hog,
-    class: Class,
+pub(crate) struct Held {
+    pub hog: Hog,
+    pub class: Class,
     /// Since when, in ticks since the machine's start.
-    since: u64,
+    pub since: u64,
 }
 
 impl Held {
-    fn write(&self, line: &mut String) {
+    pub(crate) fn write(&self, line: &mut String) {
         let Self { hog, class, since } = self;
         let resets = u8::from(class.resets_on_fork);
         // A full file system may have left half of the line before, which ends here.
@@ -108,7 +108,7 @@ impl Held {
     }
 
     /// Of a line that was written to its end.
-    fn parse(line: &str) -> Option<Self> {
+    pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_suffix('\n')?.split(' ');
         let hog = Hog { tid: words.next()?.parse().ok()?, began: words.next()?.parse().ok()? };
         let (policy, priority) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
@@ -317,11 +317,18 @@ pub(crate) fn take_back(run_dir: &Path) -> Result<usize, Error> {
 
 fn take_back_on(threads: &impl Threads, run_dir: &Path) -> Result<usize, Error> {
     let path = record(run_dir);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+    let text = match journal::read(&path) {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(0),
         Err(source) => return Err(Error::File { what: "reading", path, source }),
     };
+    let given = take_back_of(threads, &text);
+    let _ = fs::remove_file(&path);
+    Ok(given)
+}
+
+/// Gives back what a record says; how many threads.
+pub(crate) fn take_back_of(threads: &impl Threads, text: &str) -> usize {
     let mut given = 0;
     for held in text.split_inclusive('\n').filter_map(Held::parse) {
         match held.give_back(threads) {
@@ -329,13 +336,12 @@ fn take_back_on(threads: &impl Threads, run_dir: &Path) -> Result<usize, Error> 
             Err(error) => warn!("thread {} has not got back its realtime priority: {error}", held.hog.tid),
         }
     }
-    let _ = fs::remove_file(&path);
-    Ok(given)
+    given
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+    use std::{cell::RefCell, collections::BTreeMap, io::ErrorKind, rc::Rc};
 
     use super::*;
 
