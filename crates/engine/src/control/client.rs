@@ -1,7 +1,7 @@
 //! Asks the daemon, without async for the caller.
 
 use std::{
-    io,
+    fmt, io,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     time::Duration,
@@ -12,12 +12,15 @@ use serde::Serialize;
 use zlink::tokio::unix;
 
 use super::{
+    limits::Answered,
     people::People,
     wire::{
         Account, ChannelLatency, ChannelRow, ChannelWords, ControlError, ControlProxy, CustomerRow, Reloaded, Status,
         Why,
     },
 };
+
+type Connection = zlink::Connection<Answered>;
 
 /// How long an answer may take: the daemon is one thread, and other things come first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -90,7 +93,7 @@ pub struct Client {
     people: People,
     socket: PathBuf,
     runtime: tokio::runtime::Runtime,
-    connection: unix::Connection,
+    connection: Connection,
 }
 
 impl Client {
@@ -100,10 +103,6 @@ impl Client {
     /// When nobody listens there.
     pub fn connect(socket: &Path) -> Result<Self, ClientError> {
         let socket = socket.to_path_buf();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| ClientError::Broken { socket: socket.clone(), reason: error.to_string() })?;
         let broken = |reason| ClientError::Broken { socket: socket.clone(), reason };
         let stream = connect(&socket).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -112,11 +111,20 @@ impl Client {
             io::ErrorKind::WouldBlock => ClientError::Silent { socket: socket.clone() },
             _ => broken(error.to_string()),
         })?;
+        Self::over(stream, socket, Path::new("/"))
+    }
+
+    /// Speaks to whoever is at the other end of `stream`, on the machine whose `/proc` is below `root`.
+    pub(crate) fn over(stream: UnixStream, socket: PathBuf, root: &Path) -> Result<Self, ClientError> {
+        let broken =
+            |error: &dyn fmt::Display| ClientError::Broken { socket: socket.clone(), reason: error.to_string() };
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| broken(&error))?;
         let stream = {
             let _guard = runtime.enter();
-            unix::Stream::try_from(stream).map_err(|error| broken(error.to_string()))?
+            unix::Stream::try_from(stream).map_err(|error| broken(&error))?
         };
-        Ok(Self { people: People::new(Path::new("/")), socket, runtime, connection: unix::Connection::new(stream) })
+        Ok(Self { people: People::new(root), socket, runtime, connection: Connection::new(Answered(stream)) })
     }
 
     /// The daemon and what it does.
@@ -151,7 +159,12 @@ impl Client {
         })?;
         let (channels, edges_ns, restricted) = (page.channels, page.edges_ns, page.restricted);
         let mut report = LatencyReport { total, channels, customers: page.customers, edges_ns, restricted };
-        while let Some(from) = page.next {
+        let mut from = 0;
+        while let Some(next) = page.next {
+            if next <= from {
+                return Err(self.endless("customers"));
+            }
+            from = next;
             page = self.ask(async |connection| connection.latency(from).await)?;
             report.customers.append(&mut page.customers);
         }
@@ -172,6 +185,9 @@ impl Client {
             list.channels.extend(page.channels);
             if !page.more {
                 return Ok(list);
+            }
+            if list.channels.last().is_none_or(|channel| channel.id <= after) {
+                return Err(self.endless("channels"));
             }
         }
     }
@@ -208,9 +224,14 @@ impl Client {
         self.ask(async |connection| connection.reload().await)
     }
 
+    /// A page is followed by one that begins no later: so it would go on for ever.
+    fn endless(&self, what: &str) -> ClientError {
+        ClientError::Broken { socket: self.socket.clone(), reason: format!("its list of {what} has no end") }
+    }
+
     fn ask<T>(
         &mut self,
-        question: impl AsyncFnOnce(&mut unix::Connection) -> zlink::Result<Result<T, ControlError>>,
+        question: impl AsyncFnOnce(&mut Connection) -> zlink::Result<Result<T, ControlError>>,
     ) -> Result<T, ClientError> {
         let answered = async { tokio::time::timeout(PATIENCE, question(&mut self.connection)).await };
         let socket = self.socket.clone();

@@ -6,7 +6,6 @@
 use std::{
     cell::RefCell,
     collections::HashMap,
-    fmt,
     os::fd::{AsFd, BorrowedFd},
     rc::Rc,
     time::Duration,
@@ -32,6 +31,9 @@ const BURST: u32 = 128;
 const READ_BYTES: usize = 256;
 /// Bytes of a message. The longest question, to add a channel, has three paths of 4,096 each at most.
 const MESSAGE_BYTES: usize = 64 << 10;
+
+/// Bytes of an answer. The longest, a status for root, has 200 for each command name there ever was.
+const ANSWER_BYTES: usize = 8 << 20;
 
 /// One user's account.
 #[derive(Debug)]
@@ -115,6 +117,7 @@ impl Drop for Place {
 }
 
 /// A connection that keeps to what its user may do.
+#[derive(Debug)]
 pub(super) struct Limited {
     stream: unix::Stream,
     place: Rc<Place>,
@@ -126,19 +129,14 @@ impl Limited {
     }
 }
 
-impl fmt::Debug for Limited {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.stream.fmt(f)
-    }
-}
-
 impl Socket for Limited {
     type ReadHalf = LimitedRead;
     type WriteHalf = <unix::Stream as Socket>::WriteHalf;
 
     fn split(self) -> (Self::ReadHalf, Self::WriteHalf) {
         let (half, write) = self.stream.split();
-        (LimitedRead { half, place: self.place, paid: None, left: MESSAGE_BYTES }, write)
+        let half = Bounded { half, most: MESSAGE_BYTES, left: MESSAGE_BYTES };
+        (LimitedRead { half, place: self.place, paid: None }, write)
     }
 }
 
@@ -153,30 +151,20 @@ impl UnixSocket for Limited {}
 /// Its side that reads.
 #[derive(Debug)]
 pub(super) struct LimitedRead {
-    half: <unix::Stream as Socket>::ReadHalf,
+    half: Bounded,
     place: Rc<Place>,
     /// When the read that is under way may begin; it may be given up and tried anew, and is charged once.
     paid: Option<Instant>,
-    /// Of the message that is under way.
-    left: usize,
 }
 
 impl ReadHalf for LimitedRead {
     async fn read(&mut self, buf: &mut [u8]) -> zlink::Result<ReadResult> {
-        if self.left == 0 {
-            return Err(zlink::Error::BufferOverflow);
-        }
+        self.half.is_open()?;
         let at = *self.paid.get_or_insert_with(|| self.place.charge());
         time::sleep_until(at).await;
-        let most = buf.len().min(READ_BYTES).min(self.left);
+        let most = buf.len().min(READ_BYTES);
         let result = self.half.read(&mut buf[..most]).await?;
         self.paid = None;
-        let read = &buf[..result.bytes_read()];
-        // A message ends with a zero.
-        self.left = match read.iter().rposition(|byte| *byte == 0) {
-            Some(end) => MESSAGE_BYTES - (read.len() - 1 - end),
-            None => self.left - read.len(),
-        };
         Ok(result)
     }
 }
@@ -189,10 +177,64 @@ impl AsFd for LimitedRead {
 
 impl UnixSocket for LimitedRead {}
 
+/// The client's connection: an answer has so many bytes at most.
+#[derive(Debug)]
+pub(super) struct Answered(pub unix::Stream);
+
+impl Socket for Answered {
+    type ReadHalf = Bounded;
+    type WriteHalf = <unix::Stream as Socket>::WriteHalf;
+
+    fn split(self) -> (Self::ReadHalf, Self::WriteHalf) {
+        let (half, write) = self.0.split();
+        (Bounded { half, most: ANSWER_BYTES, left: ANSWER_BYTES }, write)
+    }
+}
+
+/// A side that reads messages of so many bytes at most, and nothing beside bytes.
+#[derive(Debug)]
+pub(super) struct Bounded {
+    half: <unix::Stream as Socket>::ReadHalf,
+    most: usize,
+    /// Of the message that is under way.
+    left: usize,
+}
+
+impl Bounded {
+    fn is_open(&self) -> zlink::Result<()> {
+        if self.left == 0 { Err(zlink::Error::BufferOverflow) } else { Ok(()) }
+    }
+}
+
+impl ReadHalf for Bounded {
+    async fn read(&mut self, buf: &mut [u8]) -> zlink::Result<ReadResult> {
+        self.is_open()?;
+        let most = buf.len().min(self.left);
+        // Files that are passed are closed here: nobody asks for any, and who kept thousands could not open its own.
+        let result = ReadResult::new(self.half.read(&mut buf[..most]).await?.bytes_read());
+        let read = &buf[..result.bytes_read()];
+        // A message ends with a zero.
+        self.left = match read.iter().rposition(|byte| *byte == 0) {
+            Some(end) => self.most - (read.len() - 1 - end),
+            None => self.left - read.len(),
+        };
+        Ok(result)
+    }
+}
+
+impl AsFd for Bounded {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.half.as_fd()
+    }
+}
+
+impl UnixSocket for Bounded {}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
+    use rustix::net;
     use tokio::{io::AsyncWriteExt, task};
 
     use super::*;
@@ -264,6 +306,39 @@ mod tests {
         assert_eq!(brought, MESSAGES * (MESSAGE_BYTES / 2 + 1) + MESSAGE_BYTES);
         drop((read, _write));
         flood.join().expect("it ends");
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_so_many_bytes_and_no_more() {
+        let (client, mut daemon) = UnixStream::pair().expect("a pair");
+        let client = unix::Stream::try_from(client).expect("a stream");
+        let flood = task::spawn(async move { daemon.write_all(&vec![b' '; 2 * ANSWER_BYTES]).await });
+        let (mut read, _write) = Answered(client).split();
+        let (mut buffer, mut brought) = (vec![0; ANSWER_BYTES], 0);
+        let refused = loop {
+            match read.read(&mut buffer).await {
+                Ok(result) => brought += result.bytes_read(),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, zlink::Error::BufferOverflow), "{refused}");
+        assert_eq!(brought, ANSWER_BYTES);
+        flood.abort();
+    }
+
+    #[tokio::test]
+    async fn files_that_are_passed_are_closed() {
+        let (client, daemon) = UnixStream::pair().expect("a pair");
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut passed = net::SendAncillaryBuffer::new(&mut space);
+        let file = [client.as_fd()];
+        assert!(passed.push(net::SendAncillaryMessage::ScmRights(&file)));
+        let bytes = [std::io::IoSlice::new(b"{")];
+        net::sendmsg(&client, &bytes, &mut passed, net::SendFlags::empty()).expect("sent");
+        let (mut read, _write) =
+            Limited::new(daemon, Users::default().admit(7).expect("a place")).expect("one").split();
+        let result = read.read(&mut [0; 16]).await.expect("read");
+        assert_eq!((result.bytes_read(), result.fds().len()), (1, 0));
     }
 
     #[tokio::test]
