@@ -3,7 +3,7 @@
 use appease_engine::control::{ChannelList, ChannelRow, Reloaded};
 
 use crate::{
-    table::{aligned, printable},
+    table::{aligned, lines, printable},
     units::time,
 };
 
@@ -16,7 +16,7 @@ pub fn list(list: &ChannelList) -> String {
     if list.restricted {
         text += "\nHits and handlers are left out: ask as root for them.\n";
     }
-    text
+    lines(&text)
 }
 
 /// One channel, after it was added or removed.
@@ -27,7 +27,8 @@ pub fn one(done: &str, channel: &ChannelRow) -> String {
     };
     let weight = if channel.weight == 1.0 { String::new() } else { format!(", weight {}", channel.weight) };
     let state = if done == "added" { format!(", {}", state(channel)) } else { String::new() };
-    format!("{done} channel {}: {} {}{who}{weight}{state}\n", channel.id, channel.access, printable(&channel.what))
+    let what = printable(&channel.what);
+    lines(&format!("{done} channel {}: {} {what}{who}{weight}{state}\n", channel.id, channel.access))
 }
 
 /// What a reload changed.

@@ -3,7 +3,7 @@
 use appease_engine::control::{Account, ChannelLatency, CustomerRow, LatencyReport, RequestTotals, Responses, Times};
 
 use crate::{
-    table::{printable, section},
+    table::{lines, printable, section},
     units::time,
 };
 
@@ -29,7 +29,7 @@ pub fn text(report: &LatencyReport) -> String {
     if report.restricted {
         text += "\nOther customers and the channels of all are left out: ask as root for them.\n";
     }
-    text
+    lines(&text)
 }
 
 /// Requests that are open, in a few words.

@@ -4,7 +4,7 @@ use appease_engine::control::{Attended, Command, LaneNs, Missing, Status};
 
 use crate::{
     latency,
-    table::{printable, section},
+    table::{lines, printable, section},
     units::{percent, signed_time, time},
 };
 
@@ -40,7 +40,7 @@ pub fn text(status: &Status) -> String {
     if status.restricted {
         text += "\nProcesses of others and counters are left out, and the lanes are of a minute ago: ask as root for all of them.\n";
     }
-    text
+    lines(&text)
 }
 
 fn lanes(lanes: LaneNs) -> Vec<Vec<String>> {

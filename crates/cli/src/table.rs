@@ -34,7 +34,12 @@ fn bare(cell: &str) -> &str {
     cell.strip_prefix('>').unwrap_or(cell)
 }
 
-/// Names are what programs make them: control characters must not reach the terminal.
+/// All that is printed of an answer: whatever is in it, lines end and nothing else commands the terminal.
+pub fn lines(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
+}
+
+/// Names are what programs make them: control characters must not reach the terminal, and lines not end.
 pub fn printable(name: &str) -> String {
     name.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -2,7 +2,10 @@
 
 use appease_engine::control::{Chain, Confidence, Handling, LaneNs, Standing, Why};
 
-use crate::units::{signed_time, time};
+use crate::{
+    table::lines,
+    units::{signed_time, time},
+};
 
 /// The chain, or why there is none; then what the process has got so far.
 pub fn text(why: &Why) -> String {
@@ -13,7 +16,7 @@ pub fn text(why: &Why) -> String {
     if let Some(ago) = why.channel_read_ago_ns {
         text += &format!("  read a channel itself {} ago\n", time(ago));
     }
-    text + &format!("  CPU time: {}\n", lanes(why.lane_ns))
+    lines(&(text + &format!("  CPU time: {}\n", lanes(why.lane_ns))))
 }
 
 fn reason(why: &Why) -> String {

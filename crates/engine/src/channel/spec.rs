@@ -19,6 +19,8 @@ use crate::{
 /// Longest path that the kernel takes, and longest name of a user or group that makes sense.
 const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 256;
+/// Characters of a refusal.
+const SHOWN_MAX: usize = 1000;
 /// Kinds of channel, for whoever wrote none of them.
 const KINDS: &str = "the path of a device or FIFO, accept [HOST]:PORT, connect HOST[:PORT], or class:NAME";
 
@@ -28,8 +30,12 @@ const KINDS: &str = "the path of a device or FIFO, accept [HOST]:PORT, connect H
 pub struct Refusal(String);
 
 impl Refusal {
+    /// What was given is a part of it: it commands no terminal, and a long one is cut.
     pub(crate) fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
+        let text = text.into();
+        let is_long = text.chars().nth(SHOWN_MAX).is_some();
+        let shown = text.chars().take(SHOWN_MAX).map(|c| if c.is_control() { '?' } else { c });
+        Self(shown.chain(is_long.then_some('…')).collect())
     }
 }
 

@@ -22,7 +22,7 @@ impl LaneNs {
     /// All lanes together.
     #[must_use]
     pub fn total(self) -> u64 {
-        self.kernel + self.attended + self.other + self.idle
+        [self.kernel, self.attended, self.other, self.idle].into_iter().fold(0, u64::saturating_add)
     }
 
     /// In whole steps of so many nanoseconds.
