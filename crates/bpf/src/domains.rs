@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use scx_utils::{CoreType, Llc, Topology, read_cpulist};
+use scx_utils::{CoreType, Llc, Topology};
 use tracing::{debug, warn};
 
 /// Domains that the scheduler can tell apart.
@@ -33,8 +33,15 @@ pub(crate) struct Domains {
 /// What is allowed, if the text is no such list, or one of them is not there.
 pub fn cpus_of_list(list: &str) -> Result<Vec<usize>, String> {
     let most = *scx_utils::NR_CPU_IDS;
-    // An empty list is one of no CPU to the library.
-    let cpus = read_cpulist(list).ok().filter(|cpus| !cpus.is_empty() && cpus.iter().all(|cpu| *cpu < most));
+    // The library's reader would list all numbers of a range first, however many.
+    let group = |group: &str| {
+        let group = group.trim();
+        let (first, last) = group.split_once('-').unwrap_or((group, group));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        (first <= last && last < most).then_some(first..=last)
+    };
+    let groups: Option<Vec<_>> = list.split(',').map(group).collect();
+    let cpus = groups.map(|groups| groups.into_iter().flatten().collect());
     cpus.ok_or_else(|| format!("a list of CPUs like 0,2-3; this machine has 0 to {}", most - 1))
 }
 
@@ -70,7 +77,7 @@ impl Domains {
     /// Each node's numbers begin at a multiple of a power of two that has room for those of any: the nearest domains, which are the
     /// number with its lowest bits turned over (`bpf/policy/placement.h`), are then its own node's. Numbers without CPUs lie between. Where that
     /// takes more numbers than there are, up to a power of two, as with three nodes of five, they follow each other without any between.
-    fn of_caches(nodes: &[Vec<Vec<usize>>], is_fast: &dyn Fn(&usize) -> bool) -> Self {
+    pub(crate) fn of_caches(nodes: &[Vec<Vec<usize>>], is_fast: &dyn Fn(&usize) -> bool) -> Self {
         let alike = |cpus: &Vec<usize>| -> [Vec<usize>; 2] {
             let (fast, slow) = cpus.iter().copied().partition(|cpu| is_fast(cpu));
             [fast, slow]
