@@ -54,6 +54,11 @@ test: deps test-host build test-vm ## every test, on the host and in virtual mac
 test-host:
 	$(CARGO) test $(LOCKED) --release --workspace
 
+# Each target alone: make fuzz TARGETS="config proc-net" RUNS=100000
+.PHONY: fuzz
+fuzz: ## look for inputs that break parsers, 10,000,000 for each; hours, goes on where it was interrupted; TARGETS="config …", RUNS=N
+	RUNS=$(RUNS) KEEP=$(KEEP) scripts/fuzz $(TARGETS)
+
 # The checks build the images of the scenarios that they run; packages of others cost nothing here.
 # Shows cargo's lines as they come; the last line is the sum, also when a test failed.
 .PHONY: test-vm

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path, sync::OnceLock};
 
 use crate::{MissingHook, error::Error};
 
-mod btf;
+pub(crate) mod btf;
 
 // Bits of capability sets (linux/capability.h). Either of the first or both of the others permit loading.
 const CAP_SYS_ADMIN: u64 = 1 << 21;
@@ -217,17 +217,17 @@ fn probe_isolated(root: &Path) -> String {
     word("sys/devices/system/cpu/isolated").trim().to_owned()
 }
 
-fn capabilities(status: &str) -> u64 {
+pub(crate) fn capabilities(status: &str) -> u64 {
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     effective.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0)
 }
 
-fn may_load(status: &str) -> bool {
+pub(crate) fn may_load(status: &str) -> bool {
     let caps = capabilities(status);
     caps & CAP_SYS_ADMIN != 0 || caps & (CAP_PERFMON | CAP_BPF) == CAP_PERFMON | CAP_BPF
 }
 
-fn parse_lockdown(text: &str) -> Lockdown {
+pub(crate) fn parse_lockdown(text: &str) -> Lockdown {
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(level, _)| level) {
         Some("none") => Lockdown::Off,
         Some("integrity") => Lockdown::Integrity,

@@ -11,6 +11,8 @@ mod customers;
 mod domains;
 mod error;
 pub mod features;
+#[cfg(test)]
+mod fuzz;
 mod hogs;
 mod hooks;
 mod news;

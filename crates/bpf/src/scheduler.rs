@@ -309,7 +309,7 @@ fn times(bytes: &[u8]) -> LaneTimes {
 }
 
 /// A command name as the kernel keeps it: up to the first NUL.
-fn name_of(comm: &[u8]) -> String {
+pub(crate) fn name_of(comm: &[u8]) -> String {
     let end = comm.iter().position(|&b| b == 0).unwrap_or(comm.len());
     String::from_utf8_lossy(&comm[..end]).into_owned()
 }

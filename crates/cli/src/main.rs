@@ -5,6 +5,8 @@
 mod args;
 mod channel;
 mod doctor;
+#[cfg(test)]
+mod fuzz;
 mod generate;
 mod latency;
 mod logging;

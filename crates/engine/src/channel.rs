@@ -18,8 +18,12 @@ mod who;
 mod world;
 
 pub use address::{Host, Inet, Unix};
+#[cfg(test)]
+pub(crate) use servers::listeners;
 pub use spec::{Refusal, Spec, What, Who};
 pub(crate) use table::{Channels, Entry, Source, State};
+#[cfg(test)]
+pub(crate) use who::hierarchy;
 pub(crate) use who::{cgroup_dir, cgroup_id, uid};
 
 pub use crate::customer::Weight;

@@ -10,6 +10,8 @@ mod server;
 mod wire;
 
 pub use client::{ChannelList, Client, ClientError, LatencyReport};
+#[cfg(test)]
+pub(crate) use server::answer_one;
 pub(crate) use server::{Answer, Listener, Peer, Reports};
 pub use wire::{
     Account, Attended, Chain, ChannelLatency, ChannelPage, ChannelRow, ChannelWords, Command, Confidence, ControlError,

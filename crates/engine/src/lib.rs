@@ -18,6 +18,8 @@ pub mod daemon;
 pub mod doctor;
 mod ejections;
 mod error;
+#[cfg(test)]
+mod fuzz;
 mod journal;
 mod latency;
 mod lock;

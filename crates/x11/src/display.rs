@@ -93,6 +93,12 @@ impl Display {
         if owner == x11rb::NONE { Ok(()) } else { Err(Error::AlreadyServed { display: name.into() }) }
     }
 
+    /// Over a connection to whoever plays the server.
+    #[cfg(test)]
+    pub(crate) fn over(connection: RustConnection) -> Self {
+        Self { connection, root: 1, own: 2, selection: 3, begun: 4, clock: 5, idle: None, has_res: true }
+    }
+
     /// Asks to be told when the user begins and ends to be active; `None` when the server does not know.
     pub(crate) fn watch_activity(&self, name: &str) -> Result<Option<Activity>, Error> {
         let Some(counter) = self.idle else { return Ok(None) };

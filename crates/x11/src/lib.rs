@@ -12,6 +12,8 @@ pub mod agent;
 mod display;
 mod error;
 mod focus;
+#[cfg(test)]
+mod fuzz;
 mod state;
 
 use std::{

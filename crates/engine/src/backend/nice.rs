@@ -21,6 +21,8 @@ use tracing::warn;
 
 pub(crate) use kernel::BPFFS;
 pub use kernel::KernelTasks;
+#[cfg(test)]
+pub(crate) use kernel::avenrun;
 use thread::{Threads, take_back};
 use wanted::{LOOK_NS, Raised, Target, Wanted};
 

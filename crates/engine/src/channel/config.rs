@@ -130,9 +130,9 @@ pub(crate) fn read(path: Option<&Path>) -> Result<File, Refusal> {
 
 /// What is wrong, and where.
 #[derive(Debug, PartialEq, Eq)]
-struct Wrong {
-    line: usize,
-    refusal: Refusal,
+pub(crate) struct Wrong {
+    pub line: usize,
+    pub refusal: Refusal,
 }
 
 impl Wrong {
@@ -190,7 +190,7 @@ struct RawChannel {
     weight: Option<Spanned<f64>>,
 }
 
-fn parse(text: &str) -> Result<File, Wrong> {
+pub(crate) fn parse(text: &str) -> Result<File, Wrong> {
     let lines = Lines::of(text);
     let raw: RawFile = toml::from_str(text).map_err(|error| Wrong {
         line: lines.number(error.span().map_or(0, |span| span.start)),

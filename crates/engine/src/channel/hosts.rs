@@ -30,7 +30,7 @@ pub(crate) fn system() -> Lookup {
     Arc::new(|name| Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect()))
 }
 
-fn ask(lookup: &Lookup, name: &str) -> io::Result<Vec<IpAddr>> {
+pub(crate) fn ask(lookup: &Lookup, name: &str) -> io::Result<Vec<IpAddr>> {
     let mut addresses: Vec<IpAddr> = lookup(name)?.into_iter().map(|address| address.to_canonical()).collect();
     addresses.sort_unstable();
     addresses.dedup();

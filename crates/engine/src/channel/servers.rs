@@ -105,12 +105,14 @@ fn listening(root: &Path) -> BTreeSet<(u64, u16)> {
     ["proc/net/tcp", "proc/net/tcp6"]
         .iter()
         .filter_map(|table| File::open(root.join(table)).ok())
-        .flat_map(|table| {
-            // Listening sockets come first; those in use may be very many.
-            let lines = BufReader::new(table).lines().skip(1).map_while(Result::ok);
-            lines.map_while(|line| listener(&line)).flatten().collect::<Vec<_>>()
-        })
+        .flat_map(|table| listeners(BufReader::new(table)).collect::<Vec<_>>())
         .collect()
+}
+
+/// The same of one table.
+pub(crate) fn listeners(table: impl BufRead) -> impl Iterator<Item = (u64, u16)> {
+    // Listening sockets come first; those in use may be very many.
+    table.lines().skip(1).map_while(Result::ok).map_while(|line| listener(&line)).flatten()
 }
 
 /// Of a line of the table: nothing when the socket does not listen, nothing inside when it does so on the loopback device

@@ -139,6 +139,14 @@ impl Drop for Listener {
     }
 }
 
+/// Answers one client, who is the only one of its user.
+#[cfg(test)]
+pub(crate) async fn answer_one(stream: std::os::unix::net::UnixStream, peer: Peer, reports: Rc<dyn Reports>) {
+    stream.set_nonblocking(true).expect("a socket");
+    let stream = UnixStream::from_std(stream).expect("a socket");
+    answer(stream, peer, reports, Users::default().admit(peer.uid).expect("a place")).await;
+}
+
 async fn answer(stream: UnixStream, peer: Peer, reports: Rc<dyn Reports>, place: Rc<Place>) {
     let served = async {
         let limited = Limited::new(stream, Rc::clone(&place))?;

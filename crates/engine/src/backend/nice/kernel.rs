@@ -96,9 +96,10 @@ fn numbered(dir: PathBuf) -> Vec<u32> {
 }
 
 /// `0.78 0.51 0.42 1/190 4711`: the first is that of the last minute, in hundredths.
-fn avenrun(text: &str) -> Option<u64> {
+pub(crate) fn avenrun(text: &str) -> Option<u64> {
     let (whole, hundredths) = text.split_whitespace().next()?.split_once('.')?;
-    Some(elevation_avenrun(whole.parse::<u64>().ok()?.checked_mul(100)? + hundredths.parse::<u64>().ok()?))
+    let hundredths = whole.parse::<u64>().ok()?.checked_mul(100)?.checked_add(hundredths.parse().ok()?)?;
+    Some(elevation_avenrun(hundredths))
 }
 
 #[cfg(test)]
