@@ -59,6 +59,9 @@ pub enum Command {
     Doctor,
     /// Take back nice values and priorities that a daemon has left changed which was killed; needs root. The next "appease run" does so, too.
     Restore,
+    /// Look up host names for the daemon, at a socket that is standard input: what appease-hosts.service runs.
+    #[command(hide = true)]
+    Hosts,
     /// Write man pages and shell completions into a directory.
     #[command(hide = true)]
     Generate {
@@ -191,6 +194,9 @@ pub struct Run {
     /// Longest turn of a task, microseconds.
     #[arg(long, value_name = "N", default_value_t = defaults().slice_us)]
     pub slice_us: u64,
+    /// Have the service at this socket look up host names, instead of the daemon: it needs no network then.
+    #[arg(long, value_name = "SOCKET")]
+    pub hosts: Option<PathBuf>,
     /// Print the lanes' shares every S seconds.
     #[arg(long, value_name = "S")]
     pub stats: Option<f64>,
@@ -352,6 +358,7 @@ impl Run {
             sys_expire_ms: self.sys_expire_ms,
             co_delta_ms: self.co_delta_ms,
             file: self.config.clone(),
+            hosts: self.hosts.clone(),
             stats: self.stats,
             partial: self.partial,
             clock: match self.clock {

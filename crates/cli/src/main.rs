@@ -88,6 +88,7 @@ fn run(args: &Args) -> Result<ExitCode> {
             let found = appease_engine::restore::run(run_dir)?;
             print(&format!("{found} threads have back what they had\n"))?;
         }
+        Command::Hosts => appease_engine::resolver::run()?,
         Command::Generate { dir } => generate::all(dir)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -2,8 +2,13 @@
 //! nothing changed.
 
 use std::{
+    io::Write,
+    os::{
+        fd::OwnedFd,
+        unix::net::{UnixListener, UnixStream},
+    },
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 fn appease(run_dir: &Path, args: &[&str]) -> Output {
@@ -86,6 +91,44 @@ fn clients_say_that_no_daemon_runs() {
         assert!(message.contains("systemctl start appease"), "{args:?}: {message}");
         assert!(output.stdout.is_empty(), "{args:?}");
     }
+}
+
+#[test]
+fn host_names_are_looked_up_at_a_socket_alone() {
+    let refused = |input: Stdio| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_appease"));
+        let message = refusal(&command.arg("hosts").stdin(input).output().expect("start appease"));
+        assert!(message.contains("systemctl start appease-hosts.socket"), "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+    };
+    refused(Stdio::null());
+    let (stream, _other) = UnixStream::pair().expect("a pair");
+    refused(OwnedFd::from(stream).into());
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    refused(OwnedFd::from(listener).into());
+}
+
+/// As systemd starts it.
+#[test]
+fn host_names_are_looked_up_for_the_daemon() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("hosts");
+    let listener = UnixListener::bind(&socket).expect("bound");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_appease"));
+    let mut service =
+        command.arg("hosts").stdin(OwnedFd::from(listener)).stderr(Stdio::null()).spawn().expect("start appease");
+    let answer = |question: &str| {
+        let mut stream = UnixStream::connect(&socket).expect("connected");
+        stream.write_all(question.as_bytes()).expect("asked");
+        std::io::read_to_string(stream).expect("an answer")
+    };
+    let known = answer("localhost\n");
+    assert!(known.starts_with("127.0.0.1\n") && known.ends_with("end\n"), "{known}");
+    let unknown = answer("no.such.name.invalid\n");
+    assert!(unknown.starts_with("error ") && unknown.lines().count() == 1, "{unknown}");
+    assert_eq!(answer("/etc/passwd\n"), "error that is no host name\n");
+    service.kill().expect("ended");
+    service.wait().expect("ended");
 }
 
 #[test]

@@ -116,6 +116,8 @@ pub struct Options {
     pub fast_cpus: Option<String>,
     /// Length of the kernel's debug dump after an ejection, bytes; 0 for the kernel's default.
     pub exit_dump_len: u32,
+    /// The socket of the service that looks up host names; `None`: the daemon does that itself.
+    pub hosts: Option<PathBuf>,
     /// Where lock and control socket are.
     pub run_dir: PathBuf,
 }
@@ -151,6 +153,7 @@ impl Default for Options {
             watchdog_ms: millis(sched.watchdog),
             fast_cpus: None,
             exit_dump_len: sched.exit_dump_len,
+            hosts: None,
             run_dir: RUN_DIR.into(),
         }
     }
@@ -171,6 +174,8 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Time between two lines of statistics.
     pub stats: Option<Duration>,
+    /// The socket of the service that looks up host names; `None`: the daemon does that itself.
+    pub hosts: Option<PathBuf>,
     /// Where lock and control socket are.
     pub run_dir: PathBuf,
     /// Below which directory `/proc` and `/sys` are: `/` but in tests.
@@ -276,6 +281,7 @@ impl Config {
             clock: options.clock,
             file: options.file.clone(),
             stats,
+            hosts: options.hosts.clone(),
             run_dir: options.run_dir.clone(),
             root: "/".into(),
         })

@@ -110,7 +110,7 @@ where
     let mut eyes = platform.sense(&config.sense)?;
     report_missing(&eyes);
     let (channels, weights) = channels::start(config, file, &mut eyes)?;
-    let (passing, answers) = Passing::new(platform.lookup());
+    let (passing, answers) = Passing::new(platform.lookup(config));
     let backend = platform.attach(&eyes, config)?;
     let is_partial = config.sched.partial;
     let _reserve =

@@ -26,6 +26,7 @@ mod lock;
 mod names;
 mod report;
 mod reserve;
+pub mod resolver;
 pub mod restore;
 pub mod seams;
 mod shutdown;

@@ -11,6 +11,7 @@ use crate::{
     channel::hosts,
     clock,
     reserve::{self, Guard, Keeper},
+    resolver,
 };
 
 use crate::config::{BackendKind, Config};
@@ -203,7 +204,7 @@ pub trait Platform {
     /// Nanoseconds of `CLOCK_MONOTONIC`, which is also the clock of the BPF side.
     fn now_ns(&self) -> u64;
     /// What resolves host names.
-    fn lookup(&self) -> Lookup;
+    fn lookup(&self, config: &Config) -> Lookup;
 }
 
 /// Asks for the addresses of a host; may take long, so it is called on a thread of its own.
@@ -265,8 +266,8 @@ impl Platform for Machine {
         clock_ns(ClockId::Monotonic)
     }
 
-    fn lookup(&self) -> Lookup {
-        hosts::system()
+    fn lookup(&self, config: &Config) -> Lookup {
+        config.hosts.clone().map_or_else(hosts::system, resolver::asking)
     }
 }
 

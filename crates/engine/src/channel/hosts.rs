@@ -1,4 +1,6 @@
 //! Host names: asked off the event loop's thread, and again each minute.
+//!
+//! A unit's daemon asks a service without privilege (`resolver`); one that was started by hand asks the system itself.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,12 +17,10 @@ use tokio::{
 };
 
 use super::spec::Refusal;
-use crate::seams::Lookup;
+use crate::{resolver::ADDRESSES_MAX, seams::Lookup};
 
 /// How long an answer may take when somebody waits for it; less than the patience of clients.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// Addresses of one name that count; a rule needs a record in the kernel for each.
-const ADDRESSES_MAX: usize = 64;
 
 /// An answer to a question asked in passing.
 pub(crate) type Answer = (String, io::Result<Vec<IpAddr>>);
@@ -32,6 +32,8 @@ pub(crate) fn system() -> Lookup {
 
 pub(crate) fn ask(lookup: &Lookup, name: &str) -> io::Result<Vec<IpAddr>> {
     let mut addresses: Vec<IpAddr> = lookup(name)?.into_iter().map(|address| address.to_canonical()).collect();
+    // To the kernel's side none stands for any, and a name server may say anything.
+    addresses.retain(|address| !address.is_unspecified());
     addresses.sort_unstable();
     addresses.dedup();
     addresses.truncate(ADDRESSES_MAX);
@@ -55,12 +57,19 @@ pub(crate) async fn resolve(lookup: Lookup, name: String) -> Result<Vec<IpAddr>,
     })?;
     let reason = match time::timeout(PATIENCE, answer).await {
         Ok(Ok(Ok(addresses))) => return Ok(addresses),
+        // It says how to have one.
+        Ok(Ok(Err(error))) if is_absent(&error) => return Err(Refusal::new(format!("host {name}: {error}"))),
         Ok(Ok(Err(error))) => error.to_string(),
         Ok(Err(_)) | Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
     };
     Err(Refusal::new(format!(
         "host {name} does not resolve: {reason}; look with \"getent hosts {name}\", or give an address"
     )))
+}
+
+/// Whether there is nobody to ask.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotConnected
 }
 
 /// Asks about many names in passing; one thread at a time.
@@ -154,6 +163,10 @@ mod tests {
         });
         let shown: Vec<String> = ask(&lookup, "x").expect("addresses").iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["192.0.2.7", "2001:db8::1"]);
+        // The kernel's side would take these for any.
+        let any: Lookup =
+            Arc::new(|_| Ok(["0.0.0.0", "::", "::ffff:0.0.0.0"].map(|text| text.parse().expect("an address")).into()));
+        assert_eq!(ask(&any, "x").expect_err("none").to_string(), "it has no address");
         let nothing: Lookup = Arc::new(|_| Ok(Vec::new()));
         assert_eq!(ask(&nothing, "x").expect_err("none").to_string(), "it has no address");
     }

@@ -16,6 +16,7 @@ use super::{
     CLASSES,
     address::Inet,
     config::BuiltIn,
+    hosts,
     spec::{Refusal, Spec, What},
     who::{self, Owners},
     world::{Aim, World},
@@ -129,6 +130,8 @@ pub(crate) struct Channels {
     unwanted: HashSet<Key>,
     ticks: u32,
     ask_all: bool,
+    /// Whether it was told that nobody looks up host names.
+    told_absent: bool,
 }
 
 impl Channels {
@@ -144,6 +147,7 @@ impl Channels {
             unwanted: HashSet::new(),
             ticks: 0,
             ask_all: false,
+            told_absent: false,
         })
     }
 
@@ -251,7 +255,17 @@ impl Channels {
 
     /// Takes the answer about a host name. A name that once resolved keeps its addresses while the resolver does not answer.
     pub(crate) fn learn(&mut self, name: &str, answer: io::Result<Vec<IpAddr>>, eyes: &impl Eyes) {
+        // It is the same for all names.
+        let was_told = self.told_absent;
+        self.told_absent = matches!(&answer, Err(error) if hosts::is_absent(error));
         match answer {
+            Err(error) if self.told_absent => {
+                if !was_told {
+                    warn!(
+                        "host {name}: {error}; until then channels by host name wait, or keep the addresses that they have"
+                    );
+                }
+            }
             Ok(addresses) => self.take_addresses(name, addresses, eyes),
             Err(error) if self.world.knows(name) => debug!("host {name} does not resolve any more: {error}"),
             Err(error) => warn!(

@@ -118,7 +118,10 @@ impl<P: Platform> Daemon<P> {
             }
             let spec = Spec::parse(&words).map_err(refused)?;
             let addresses = match spec.host_name() {
-                Some(name) => Some(hosts::resolve(self.platform.lookup(), name.to_owned()).await.map_err(refused)?),
+                Some(name) => {
+                    let lookup = self.platform.lookup(&self.config);
+                    Some(hosts::resolve(lookup, name.to_owned()).await.map_err(refused)?)
+                }
                 None => None,
             };
             let mut channels = self.channels.borrow_mut();

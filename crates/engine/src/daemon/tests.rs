@@ -97,7 +97,7 @@ impl Platform for Fake {
         NOW
     }
 
-    fn lookup(&self) -> Lookup {
+    fn lookup(&self, _: &Config) -> Lookup {
         let lookups = Arc::clone(&self.0.lookups);
         Arc::new(move |name| {
             lookups.fetch_add(1, Ordering::Relaxed);
@@ -403,7 +403,7 @@ fn daemon(setting: &Setting) -> Daemon<Fake> {
     let requests = file.requests;
     let (channels, weights) = channels::start(&config, file, &mut eyes).expect("channels");
     let (channels, weights) = (RefCell::new(channels), RefCell::new(weights));
-    let passing = RefCell::new(Passing::new(platform.lookup()).0);
+    let passing = RefCell::new(Passing::new(platform.lookup(&config)).0);
     let backend = platform.attach(&eyes, &config).expect("a backend");
     Daemon {
         kernel: "7.2.13".into(),
