@@ -57,6 +57,8 @@ usage: appease-guest init                                  first process of a la
        appease-guest migrations NAME COMMAND               run a shell command; prints samples of its time, and of changes
                                                            of CPU and cache meanwhile
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
+       appease-guest check-abuse [--short | PART]          check that nobody gains CPU time by tricks; in the short form some,
+                                                           with PART only those with it in their names
        appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours
        appease-guest check-loads                           the same for each policy, and how long each takes to start
@@ -86,6 +88,9 @@ fn main() -> ExitCode {
         ["migrations", name, command] => migrations::command(name, command),
         ["check-sensing"] => sense::check(""),
         ["check-sensing", part] => sense::check(part),
+        ["check-abuse"] => sense::abuse::check(false, ""),
+        ["check-abuse", "--short"] => sense::abuse::check(true, ""),
+        ["check-abuse", part] => sense::abuse::check(false, part),
         ["check-served"] => sense::check_served(""),
         ["check-served", part] => sense::check_served(part),
         ["check-programs"] => verified::check(),

@@ -1,6 +1,10 @@
 //! Scenario files: which applications run, who types what, and what is measured.
 
-use std::{collections::BTreeSet, num::NonZeroU32, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    num::NonZeroU32,
+    path::Path,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -321,13 +325,26 @@ pub enum MeterKind {
 }
 
 /// Changes for the short form of a scenario, as tests run it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Short {
     /// Replaces `duration_s`.
     pub duration_s: f64,
     /// Replaces every typist's `times` and every visitor's `rounds`, where it is smaller.
     pub times: u32,
+    /// Replaces `run` of shell applications, by their ids.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub run: BTreeMap<String, String>,
+}
+
+impl Short {
+    fn check(&self, apps: &[App]) -> Result<(), String> {
+        let is_shell = |id: &str| apps.iter().any(|app| app.id == id && matches!(app.kind, AppKind::Shell { .. }));
+        match self.run.keys().find(|id| !is_shell(id)) {
+            Some(id) => Err(format!("short.run names \"{id}\", which is no shell application")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What is wrong with a scenario file.
@@ -386,8 +403,13 @@ impl Scenario {
     /// The short form, for tests.
     #[must_use]
     pub fn shortened(mut self) -> Self {
-        if let Some(short) = self.short {
+        if let Some(short) = self.short.clone() {
             self.duration_s = short.duration_s;
+            for app in &mut self.apps {
+                if let (AppKind::Shell { run, .. }, Some(other)) = (&mut app.kind, short.run.get(&app.id)) {
+                    run.clone_from(other);
+                }
+            }
             for typist in &mut self.typists {
                 typist.times = typist.times.min(short.times);
             }
@@ -518,6 +540,9 @@ impl Scenario {
         // What its keys mean is the daemon's business, which tells it in the run; that it can be read at all is told here.
         if let Some(Err(error)) = self.config.as_deref().map(toml::from_str::<toml::Table>) {
             return Err(format!("config is no TOML: {error}"));
+        }
+        if let Some(short) = &self.short {
+            short.check(&self.apps)?;
         }
         let mut ids = BTreeSet::new();
         for app in &self.apps {

@@ -61,6 +61,38 @@ fn an_application_of_each_kind_is_understood_and_short_form_shortens() {
     assert_eq!(short.typists[0].times, 2);
 }
 
+const SHELL: &str = r#"
+name = "calm"
+summary = "A check"
+loads = ["none"]
+duration_s = 20
+
+[[app]]
+id = "checks"
+kind = "shell"
+run = "all"
+
+[[meter]]
+kind = "checks"
+app = "checks"
+
+[short]
+duration_s = 20
+times = 1
+"#;
+
+#[test]
+fn the_short_form_may_run_other_commands() {
+    let scenario = Scenario::parse(&format!("{SHELL}run.checks = \"some\"\n"), "calm", "calm.toml")
+        .unwrap_or_else(|error| panic!("{error}"));
+    let runs =
+        |scenario: &Scenario, words: &str| matches!(&scenario.apps[0].kind, AppKind::Shell { run, .. } if run == words);
+    assert!(runs(&scenario, "all"));
+    assert!(runs(&scenario.shortened(), "some"));
+    let wrong = Scenario::parse(&format!("{SHELL}run.others = \"some\"\n"), "calm", "calm.toml");
+    assert!(wrong.is_err_and(|error| error.to_string().contains("no shell application")));
+}
+
 const FILM: &str = r#"
 [[clip]]
 name = "film"

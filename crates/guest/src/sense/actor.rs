@@ -5,11 +5,7 @@ use std::{
     io::{Read, Write},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
-        linux::net::SocketAddrExt,
-        unix::{
-            net::{SocketAddr as UnixAddr, UnixListener, UnixStream},
-            process::CommandExt,
-        },
+        unix::process::CommandExt,
     },
     path::{Path, PathBuf},
     process::{Child, Command},
@@ -129,18 +125,6 @@ impl Actor {
                 let flags = if *nonblocking { flags | OFlags::NONBLOCK } else { flags };
                 self.channel =
                     Some(rustix::fs::open(path, flags, Mode::empty()).with_context(|| format!("open {path}"))?);
-                Ok(0)
-            }
-            Order::Serve(name) => {
-                let listener = UnixListener::bind_addr(&UnixAddr::from_abstract_name(name)?).context("listen")?;
-                let (connection, _) = listener.accept().context("accept")?;
-                connection.set_nonblocking(true)?;
-                self.channel = Some(connection.into());
-                Ok(0)
-            }
-            Order::Call(name) => {
-                let connection = UnixStream::connect_addr(&UnixAddr::from_abstract_name(name)?);
-                self.channel = Some(connection.with_context(|| format!("call {name}"))?.into());
                 Ok(0)
             }
             Order::Read(end) => read_once(self.end(*end)?),

@@ -16,12 +16,24 @@ const LIMIT_S: u64 = 30;
 
 /// Compiles a program; where it is.
 pub fn compile(dir: &Path, name: &str, source: &str) -> Result<PathBuf> {
-    let (file, program) = (dir.join(format!("{name}.c")), dir.join(name));
-    fs::write(&file, source).with_context(|| format!("write {}", file.display()))?;
-    let out = Command::new("gcc").arg("-O1").arg("-Wall").arg("-o").arg(&program).arg(&file).output();
-    let out = out.context("start gcc")?;
+    compile_files(dir, name, &[(&format!("{name}.c"), source)])
+}
+
+/// The same of several files, by name and content: sources and headers.
+pub fn compile_files(dir: &Path, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
+    let program = dir.join(name);
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O1", "-Wall", "-o"]).arg(&program);
+    for (file, content) in files {
+        let path = dir.join(file);
+        fs::write(&path, content).with_context(|| format!("write {}", path.display()))?;
+        if file.ends_with(".c") {
+            gcc.arg(path);
+        }
+    }
+    let out = gcc.output().context("start gcc")?;
     if !out.status.success() {
-        bail!("gcc {name}.c: {}", String::from_utf8_lossy(&out.stderr).trim());
+        bail!("gcc {name}: {}", String::from_utf8_lossy(&out.stderr).trim());
     }
     Ok(program)
 }

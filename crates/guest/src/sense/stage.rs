@@ -1,7 +1,6 @@
 //! Where checks take place: actors, devices, and the list of verdicts.
 
 use std::{
-    collections::BTreeMap,
     fmt::Display,
     fs::{self, File, OpenOptions},
     io::Write,
@@ -45,8 +44,6 @@ pub struct Stage {
     check: String,
     /// Whether a scheduler of ours says which lane work was done in.
     schedules: bool,
-    /// Share of the CPU time that so many hogs have beside others, see `cases/abuse.rs`.
-    pub honest_shares: BTreeMap<usize, f64>,
     /// What was found so far.
     pub verdicts: Verdicts,
 }
@@ -66,7 +63,6 @@ impl Stage {
             actors_so_far: 0,
             check: String::new(),
             schedules,
-            honest_shares: BTreeMap::new(),
             verdicts: Verdicts::default(),
         })
     }

@@ -19,7 +19,7 @@ pub enum End {
     Input,
     /// Standard output: what it writes to others.
     Output,
-    /// The device that it opened, or its connection by name.
+    /// The device that it opened.
     Channel,
 }
 
@@ -33,10 +33,6 @@ pub enum Order {
         /// Whether reads shall fail rather than wait.
         nonblocking: bool,
     },
-    /// Listen by this abstract name of a unix socket until somebody calls; that is then its channel, whose reads do not wait.
-    Serve(String),
-    /// Call who listens by this name; that is then its channel.
-    Call(String),
     /// Read once.
     Read(End),
     /// Read once, by such a system call.
@@ -105,8 +101,6 @@ impl fmt::Display for Order {
         match self {
             Self::Open { path, nonblocking: false } => write!(f, "open {path}"),
             Self::Open { path, nonblocking: true } => write!(f, "open-nonblocking {path}"),
-            Self::Serve(name) => write!(f, "serve {name}"),
-            Self::Call(name) => write!(f, "call {name}"),
             Self::Read(end) => write!(f, "read {end}"),
             Self::Take(end, way) => write!(f, "take {end} {way}"),
             Self::Give(end, way) => write!(f, "give {end} {way}"),
@@ -145,8 +139,6 @@ impl FromStr for Order {
         Ok(match words.as_slice() {
             ["open", path] => Self::Open { path: (*path).to_owned(), nonblocking: false },
             ["open-nonblocking", path] => Self::Open { path: (*path).to_owned(), nonblocking: true },
-            ["serve", name] => Self::Serve((*name).to_owned()),
-            ["call", name] => Self::Call((*name).to_owned()),
             ["read", end] => Self::Read(end.parse()?),
             ["take", end, way] => Self::Take(end.parse()?, way.parse()?),
             ["give", end, way] => Self::Give(end.parse()?, way.parse()?),
@@ -217,8 +209,6 @@ mod tests {
             Order::Peek(End::Input),
             Order::Poll(End::Channel, 500),
             Order::Epoll(End::Input, 10),
-            Order::Serve("own".into()),
-            Order::Call("own".into()),
             Order::Write(End::Output),
             Order::Signal(End::Output),
             Order::SendTo(End::Output, ([127, 0, 0, 1], 4000).into()),

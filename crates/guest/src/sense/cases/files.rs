@@ -1,6 +1,6 @@
 //! Files that a rule names: a FIFO, and a device without a class of its own.
 
-use std::{fs, fs::File, process::Command};
+use std::{fs, fs::File, os::fd::AsRawFd, process::Command};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -38,6 +38,7 @@ pub fn all() -> Vec<Case> {
         case("rule removed", removed),
         case("readv while rules come and go", across_rules),
         case("fifo of one's own", own_fifo),
+        case("terminal of one's own", own_terminal),
     ]
 }
 
@@ -323,5 +324,18 @@ fn own_fifo(stage: &mut Stage) -> Result<()> {
     hermit.does(&Order::Write(End::Output))?;
     let origin = channel.by(hermit.pid);
     stage.verdict("who writes to somebody", hermit.attended(&origin, &[]));
+    Ok(())
+}
+
+/// Who holds a terminal's master types: such a channel would be fed by whoever opened it.
+fn own_terminal(stage: &mut Stage) -> Result<()> {
+    let link = stage.link(Kind::PtyInput)?;
+    let node = fs::read_link(format!("/proc/self/fd/{}", link.reader.as_raw_fd())).context("name a terminal")?;
+    let refused = match Rule::add(&format!("read {}", node.display())) {
+        Err(error) if format!("{error:#}").contains("is a pseudo-terminal") => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err(anyhow!("{} is a channel", node.display())),
+    };
+    stage.verdict("a rule for it is refused", refused);
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! The checks themselves, by what they are about.
 
-mod abuse;
 mod audio;
 mod channels;
 mod cohandlers;
@@ -54,7 +53,7 @@ pub fn all(policy: &str, schedules: bool) -> Vec<Case> {
     let lifts = if schedules { locks::all(policy != "rsio") } else { Vec::new() };
     // What every policy promises.
     let hooks = vec![case("hooks", channels::hooks)];
-    [hooks].into_iter().chain(own).chain([lifts, abuse::all()]).flatten().collect()
+    [hooks].into_iter().chain(own).chain([lifts]).flatten().collect()
 }
 
 /// Shorthand for a table of checks.

@@ -1,17 +1,39 @@
 //! The guest's own checks, and that the scheduler stays.
 
-use anyhow::ensure;
-use appease_scenario::Run;
+use anyhow::{Context, ensure};
+use appease_scenario::{Outcome, Run};
 
 use super::{
     Check, Extent,
     figures::{WORK_CONSERVING_PCT, checked, conserves_work, enough, none_failed},
 };
-use crate::machines::{Machines, Spec, spread};
+use crate::machines::{Machines, Spec, spread, value};
 
 /// Machines on which every policy loads: CPUs, last-level caches, CPUs of a core.
 const LOADED_ON: [(u32, u32, u32); 8] =
     [(1, 1, 1), (2, 1, 1), (4, 1, 1), (4, 2, 1), (4, 4, 1), (8, 2, 2), (16, 1, 1), (16, 2, 1)];
+
+/// Families of attacks (`crates/guest/src/sense/abuse/kinds.h`): a check for each, so that one that is known to gain hides no other.
+const ATTACKS: [&str; 16] = [
+    "own",
+    "partners",
+    "network",
+    "ruled",
+    "terminals",
+    "devices",
+    "sound",
+    "processes",
+    "timing",
+    "classes",
+    "cgroups",
+    "locks",
+    "disguise",
+    "namespaces",
+    "served",
+    "memory",
+];
+/// Begins the reason of a run in which checks failed.
+const FAILED: &str = "failed checks: ";
 
 /// The guest's own checks.
 pub(super) fn checks(extent: Extent) -> Vec<Check> {
@@ -26,6 +48,16 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         }
     }
     for kernel in extent.thorough() {
+        if extent.full {
+            for family in ATTACKS {
+                let fails = move |machines: &Machines, kernel: &str| no_gain(machines, kernel, "appease", family);
+                checks.push(Check::on(kernel, &format!("no_gain_by_{family}"), fails));
+                let fails = move |machines: &Machines, kernel: &str| no_gain(machines, kernel, "appease:rsio", family);
+                checks.push(Check::on(kernel, &format!("no_gain_of_rsio_by_{family}"), fails));
+            }
+        } else {
+            checks.push(Check::on(kernel, "no_gain_by_tricks", no_gain_at_all));
+        }
         checks.push(Check::on(kernel, "programs_are_served", programs));
         checks.push(Check::on(kernel, "kernel_threads_with_time_wait_for_a_pause", background));
         checks.push(Check::on(kernel, "nice_values_and_policies_keep_their_meaning", classes));
@@ -79,6 +111,25 @@ pub(super) fn sense(machines: &Machines, kernel: &str, scheduler: &'static str) 
     let verified = run.metrics.keys().filter(|name| name.starts_with("verified_")).count();
     ensure!(verified > 0, "what the verifier had to do is not in the result");
     Ok(())
+}
+
+/// Nobody gains CPU time by tricks of a family: the guest's own checks.
+fn no_gain(machines: &Machines, kernel: &str, scheduler: &'static str, family: &str) -> anyhow::Result<()> {
+    let [run] = machines.runs([Spec::new("abuse", scheduler, "none").on(kernel)])?;
+    ensure!(value(&run, "checks")? > 0.0, "no check was made");
+    if run.outcome == Outcome::Ok {
+        return Ok(());
+    }
+    let failed = run.detail.strip_prefix(FAILED).with_context(|| format!("{:?}: {}", run.outcome, run.detail))?;
+    let own: Vec<&str> = failed.split("; ").filter(|failed| failed.starts_with(&format!("{family}: "))).collect();
+    ensure!(own.is_empty(), "{}", own.join("; "));
+    Ok(())
+}
+
+/// Those of the short form.
+fn no_gain_at_all(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    let [run] = machines.good_runs([Spec::new("abuse", "appease", "none").on(kernel)])?;
+    none_failed(run).map(drop)
 }
 
 /// Who is served behind programs that people use: the guest's own checks.

@@ -16,7 +16,8 @@ pub use nice::NICE_KERNEL;
 use crate::machines::{Form, Machines};
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 22] = [
+pub const SHORT: [&str; 23] = [
+    "abuse",
     "apache",
     "background",
     "classes",
