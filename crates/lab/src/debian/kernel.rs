@@ -12,8 +12,11 @@ use crate::host::{Layout, Steps};
 /// trixie-backports rebuilt (7.2.12) have kfunc prototypes that no sched_ext program loads with. So backports come
 /// after, for series that are nowhere else (6.18).
 const PREFERENCE: [&str; 4] = ["sid", "forky", "trixie-backports", "trixie"];
-/// The parts into which Debian splits a kernel: all from 7.0 on, only `image` in older ones.
-const PARTS: [&str; 4] = ["linux-image-", "linux-base-", "linux-binary-", "linux-modules-"];
+/// The parts into which Debian splits a kernel: all from 6.19 on, only `image` in older ones.
+const PARTS: [&str; 4] = [IMAGE, "linux-base-", BINARY, MODULES];
+const IMAGE: &str = "linux-image-";
+const BINARY: &str = "linux-binary-";
+const MODULES: &str = "linux-modules-";
 /// Ends a package name of the plain flavour.
 const FLAVOUR: &str = "-amd64";
 
@@ -156,15 +159,16 @@ pub fn resolve(layout: &Layout, wanted: &Wanted, renew: bool, steps: &Steps) -> 
 
 fn find(archive: &Archive, wanted: &Wanted) -> Result<Kernel> {
     let listed = archive.list(&PARTS, |name| name.ends_with(FLAVOUR) && !name.contains("-unsigned-"))?;
-    let candidates: Vec<Candidate> = listed
-        .iter()
-        .filter_map(|l| {
-            let release = l.package.strip_prefix("linux-image-")?.to_owned();
-            Some(Candidate { release, suite: l.suite.clone() })
-        })
-        .collect();
-    let Some(chosen) = choose(&candidates, wanted) else {
-        bail!("Debian's archive has no kernel {wanted}; it has {}", series(&candidates));
+    let (whole, broken): (Vec<Candidate>, Vec<Candidate>) = candidates(&listed).partition(|one| is_whole(one, &listed));
+    let Some(chosen) = choose(&whole, wanted) else {
+        let has = series(&whole);
+        match choose(&broken, wanted) {
+            Some(Candidate { release, suite }) => bail!(
+                "Debian's archive has kernel {release} in {suite}, but no longer its modules ({MODULES}{release}): take another; whole are \
+                 {has}"
+            ),
+            None => bail!("Debian's archive has no kernel {wanted}; it has {has}"),
+        }
     };
     let packages = listed
         .iter()
@@ -173,6 +177,22 @@ fn find(archive: &Archive, wanted: &Wanted) -> Result<Kernel> {
         .map(|l| (l.package.clone(), l.version.clone()))
         .collect();
     Ok(Kernel { release: chosen.release.clone(), suite: chosen.suite.clone(), packages })
+}
+
+fn candidates(listed: &[Listed]) -> impl Iterator<Item = Candidate> {
+    listed.iter().filter_map(|l| {
+        let release = l.package.strip_prefix(IMAGE)?.to_owned();
+        Some(Candidate { release, suite: l.suite.clone() })
+    })
+}
+
+/// Whether its modules are there. The parts of a kernel leave the archive one by one: those that are signed stay longer.
+fn is_whole(candidate: &Candidate, listed: &[Listed]) -> bool {
+    let has = |part: &str| {
+        let is_it = |l: &Listed| l.suite == candidate.suite && l.package.strip_prefix(part) == Some(&candidate.release);
+        listed.iter().any(is_it)
+    };
+    has(MODULES) || !has(BINARY)
 }
 
 /// The series that there are, for an error message.
@@ -192,7 +212,7 @@ fn series(candidates: &[Candidate]) -> String {
 mod tests {
     use anyhow::Result;
 
-    use super::{Candidate, Wanted, choose};
+    use super::{Candidate, Listed, Wanted, candidates, choose, is_whole};
 
     fn archive() -> Vec<Candidate> {
         [
@@ -244,6 +264,25 @@ mod tests {
         ]
         "#);
         Ok(())
+    }
+
+    #[test]
+    fn a_kernel_without_its_modules_is_no_choice() {
+        let of =
+            |package: &str, suite: &str| Listed { package: package.into(), version: "1".into(), suite: suite.into() };
+        let backports = "trixie-backports";
+        let listed = [
+            of("linux-image-6.18.15+deb13-amd64", backports),
+            of("linux-image-6.19.14+deb13-amd64", backports),
+            of("linux-binary-6.19.14+deb13-amd64", backports),
+            of("linux-image-7.2.12+deb13-amd64", backports),
+            of("linux-binary-7.2.12+deb13-amd64", backports),
+            of("linux-modules-7.2.12+deb13-amd64", backports),
+            of("linux-modules-6.19.14+deb13-amd64", "sid"),
+        ];
+        let whole: Vec<String> =
+            candidates(&listed).filter(|one| is_whole(one, &listed)).map(|one| one.release).collect();
+        assert_eq!(whole, ["6.18.15+deb13-amd64", "7.2.12+deb13-amd64"]);
     }
 
     #[test]
