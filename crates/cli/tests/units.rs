@@ -18,7 +18,8 @@ fn values(unit: &str, setting: &str) -> Vec<String> {
 
 #[test]
 fn the_daemon_asks_where_the_service_listens() {
-    let [socket] = &values("appease-hosts.socket", "ListenStream")[..] else { panic!("one socket") };
+    let sockets = values("appease-hosts.socket", "ListenStream");
+    let [socket] = sockets.as_slice() else { panic!("one socket") };
     assert_eq!(values("appease.service", "ExecStart"), [format!("/usr/bin/appease run --hosts {socket}")]);
     assert_eq!(values("appease-hosts.service", "ExecStart"), ["/usr/bin/appease hosts"]);
     assert_eq!(values("appease-hosts.service", "StandardInput"), ["socket"]);
