@@ -91,6 +91,17 @@ pub enum Error {
         /// As many as there may be.
         most: usize,
     },
+    /// The kernel has sched_ext, and its verifier does not take ours.
+    #[error(
+        "kernel {kernel} refuses the scheduler ({reason}): boot another one, such as Linux 6.18 or 7.2; \"appease run -vv\" tells what it \
+         says of which program"
+    )]
+    SchedulerRefused {
+        /// Release of the running kernel.
+        kernel: String,
+        /// What libbpf said.
+        reason: String,
+    },
     /// Whatever else libbpf or the kernel refused. What the verifier says of a program reaches libbpf's log only.
     #[error(
         "{what}: {why}; \"appease doctor\" tells what this kernel lacks, and \"appease run -vv\" what the kernel says of it"

@@ -33,7 +33,7 @@ pub use hogs::{Hog, HogNews, Hogs, Lockout};
 pub use hooks::{MissingHook, hooks};
 pub use news::{News, Raises};
 pub use policy::{ConfidenceOptions, Policy};
-pub use scheduler::{Exit, SchedOptions, Scheduler};
+pub use scheduler::{Exit, SchedOptions, Scheduler, try_scheduler};
 pub use sensor::{SenseOptions, Sensor, try_hooks};
 
 /// The generated skeletons.

@@ -12,8 +12,11 @@ use crate::{
     clock::Clock,
     domains::Domains,
     features,
-    sensor::{SenseOptions, nanos, read_counters},
-    skeletons::sched::{SchedSkel, SchedSkelBuilder},
+    sensor::{SenseOptions, load_object, nanos, quiet_libbpf, read_counters},
+    skeletons::{
+        sched::{SchedSkel, SchedSkelBuilder},
+        sense::SenseSkel,
+    },
 };
 
 /// `SCX_OPS_SWITCH_PARTIAL` of the kernel's `sched_ext_ops`.
@@ -73,6 +76,17 @@ pub struct Exit {
     pub restart: bool,
 }
 
+/// Whether this kernel takes the scheduler. Only trying shows what its verifier says.
+///
+/// # Errors
+/// When it does not.
+pub fn try_scheduler() -> Result<(), Error> {
+    quiet_libbpf();
+    let sense = SenseOptions::default();
+    let sensing = load_object(&sense, &[], &[], None)?;
+    Scheduler::load(&sensing, &sense, &SchedOptions::default()).map(drop)
+}
+
 /// The scheduling half: detached when dropped.
 pub struct Scheduler {
     skel: SchedSkel<'static>,
@@ -93,6 +107,18 @@ impl Scheduler {
         if let Some(obstacle) = features::probe().obstacles(features::Goal::Schedule).into_iter().next() {
             return Err(obstacle);
         }
+        let mut skel = Self::load(&sensor.main, sense, options)?;
+        // Not scx_ops_attach!, which also attaches every tracing program of the object; this one has none to attach.
+        let link = skel.maps.appease_ops.attach_struct_ops().map_err(|e| Error::libbpf("attach the scheduler", e))?;
+        Ok(Self { skel, _link: link })
+    }
+
+    /// Has the kernel look at the programs, on the maps of `sensing`. Nothing is attached.
+    fn load(
+        sensing: &SenseSkel<'static>,
+        sense: &SenseOptions,
+        options: &SchedOptions,
+    ) -> Result<SchedSkel<'static>, Error> {
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let no_options = None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>;
         let mut open = scx_ops_open!(SchedSkelBuilder::default(), storage, appease_ops, no_options)
@@ -159,7 +185,7 @@ impl Scheduler {
             ops.cgroup_set_idle = std::ptr::null_mut();
             open.progs.appease_cgroup_set_idle.set_autoload(false);
         }
-        let shared = &sensor.main.maps;
+        let shared = &sensing.maps;
         let maps = &mut open.maps;
         let reused = maps
             .processes
@@ -172,10 +198,8 @@ impl Scheduler {
             .and_then(|()| maps.data_armed.reuse_fd(shared.data_armed.as_fd()))
             .and_then(|()| maps.counters.reuse_fd(shared.counters.as_fd()));
         reused.map_err(|e| Error::libbpf("share the maps", e))?;
-        let mut skel = scx_ops_load!(open, appease_ops, uei).map_err(|e| Error::libbpf("load the scheduler", e))?;
-        // Not scx_ops_attach!, which also attaches every tracing program of the object; this one has none to attach.
-        let link = skel.maps.appease_ops.attach_struct_ops().map_err(|e| Error::libbpf("attach the scheduler", e))?;
-        Ok(Self { skel, _link: link })
+        scx_ops_load!(open, appease_ops, uei)
+            .map_err(|e| Error::SchedulerRefused { kernel: features::probe().kernel, reason: format!("{e:#}") })
     }
 
     /// Why the kernel has detached us, if it has.

@@ -440,7 +440,7 @@ fn module_is_there(hook: &Hook) -> bool {
 }
 
 /// Loads `sense.bpf.c` with only the wanted hooks; on the maps of `shared`, if given.
-fn load_object(
+pub(crate) fn load_object(
     options: &SenseOptions,
     wanted: &[usize],
     renamed: &[usize],

@@ -90,6 +90,8 @@ where
 {
     let file = channel_config::read(config.file.as_deref())?;
     let requests = file.requests;
+    let may_renice =
+        config.backend == BackendKind::Auto && config.sense.policy != Policy::Steady && !config.sched.partial;
     let config = &customers::with_requests(choose_backend(config, platform), requests);
     let kernel =
         rule_out_obstacles(platform, config.backend, |error| !matches!(error, BpfError::OtherScheduler { .. }))?;
@@ -107,11 +109,10 @@ where
     // What can be known without the kernel's programs, before they are loaded.
     channels::check(config, &file)?;
     let listener = Listener::bind(&Config::socket(&config.run_dir))?;
-    let mut eyes = platform.sense(&config.sense)?;
+    let (config, mut eyes, backend) = begin(config, platform, may_renice)?;
     report_missing(&eyes);
-    let (channels, weights) = channels::start(config, file, &mut eyes)?;
-    let (passing, answers) = Passing::new(platform.lookup(config));
-    let backend = platform.attach(&eyes, config)?;
+    let (channels, weights) = channels::start(&config, file, &mut eyes)?;
+    let (passing, answers) = Passing::new(platform.lookup(&config));
     let is_partial = config.sched.partial;
     let _reserve =
         (config.backend == BackendKind::Scx).then(|| reserve::hold(&config.root, &config.run_dir, is_partial));
@@ -159,8 +160,30 @@ fn choose_backend<P: Platform>(config: &Config, platform: &P) -> Config {
         let why = features.obstacles(Goal::Schedule).first().map_or_else(String::new, ToString::to_string);
         info!("acting by nice values, as this kernel loads no sched_ext scheduler: {why}");
     }
+    with_backend(config, backend)
+}
+
+fn with_backend(config: &Config, backend: BackendKind) -> Config {
     let tells = backend == BackendKind::Nice;
     Config { backend, sense: SenseOptions { tells, ..config.sense.clone() }, ..config.clone() }
+}
+
+/// Loads the kernel's programs. A kernel that has sched_ext may refuse the scheduler all the same, which only trying shows: then nice values
+/// are the best that it offers, if whoever started the daemon wants that.
+fn begin<P: Platform>(config: &Config, platform: &P, may_renice: bool) -> Result<(Config, P::Eyes, P::Backend), Error> {
+    let of = |config: Config| {
+        let eyes = platform.sense(&config.sense)?;
+        let backend = platform.attach(&eyes, &config)?;
+        Ok::<_, BpfError>((config, eyes, backend))
+    };
+    match of(config.clone()) {
+        Err(refusal @ BpfError::SchedulerRefused { .. }) if may_renice => {
+            rule_out_obstacles(platform, BackendKind::Nice, |_| true)?;
+            warn!("{refusal}; until then the daemon acts by nice values");
+            Ok(of(with_backend(config, BackendKind::Nice))?)
+        }
+        begun => Ok(begun?),
+    }
 }
 
 /// Fails with the first obstacle to the backend that is `relevant`; else the kernel's release.

@@ -71,9 +71,15 @@ impl Finding {
 #[must_use]
 pub fn examine(run_dir: &Path) -> Vec<Finding> {
     let running = Client::connect(&Config::socket(run_dir)).and_then(|mut client| client.status()).ok();
-    let mut findings = examine_at(Path::new("/"), running.as_ref());
-    // Only trying shows what a security module or a lockdown forbids. Who runs has tried.
-    if running.is_none() && rustix::process::geteuid().is_root() {
+    let root = Path::new("/");
+    // Only trying shows what a security module, a lockdown or a verifier forbids. Who runs has tried.
+    let tries = running.is_none() && rustix::process::geteuid().is_root();
+    let refusal = (tries && features::probe_at(root).can_load_schedulers())
+        .then(appease_bpf::try_scheduler)
+        .and_then(Result::err)
+        .filter(|error| matches!(error, appease_bpf::Error::SchedulerRefused { .. }));
+    let mut findings = examine_at(root, running.as_ref(), refusal.as_ref());
+    if tries {
         findings.push(tried_hooks(appease_bpf::try_hooks()));
     }
     findings.extend(ejected(&ejections::of(run_dir, Machine.now_ns()), running.is_some()));
@@ -101,17 +107,18 @@ fn ejected(ejections: &[Ejection], is_running: bool) -> Option<Finding> {
     Some(Finding::warning("ejections", text))
 }
 
-/// Looks at the machine whose `/proc` and `/sys` are below `root`, and on which the daemon `running` runs.
-fn examine_at(root: &Path, running: Option<&Status>) -> Vec<Finding> {
+/// Looks at the machine whose `/proc` and `/sys` are below `root`, on which the daemon `running` runs, and whose kernel gave this `refusal` of the
+/// scheduler.
+fn examine_at(root: &Path, running: Option<&Status>, refusal: Option<&appease_bpf::Error>) -> Vec<Finding> {
     let features = features::probe_at(root);
     let mut findings = vec![
         Finding::good("kernel", features.kernel.clone()),
         privilege(&features),
-        sched_ext(&features, running),
+        sched_ext(&features, running, refusal),
         btf(&features),
         lockdown(&features),
     ];
-    findings.extend(backend(root, &features));
+    findings.extend(backend(root, &features, running, refusal.is_some()));
     findings.extend(reserve_of(root, &features));
     // The daemon knows; without one, the kernel's description of itself tells.
     let missing = match running {
@@ -179,8 +186,11 @@ fn reserve_of(root: &Path, features: &Features) -> Option<Finding> {
     })
 }
 
-fn sched_ext(features: &Features, running: Option<&Status>) -> Finding {
+fn sched_ext(features: &Features, running: Option<&Status>, refusal: Option<&appease_bpf::Error>) -> Finding {
     const SUBJECT: &str = "sched_ext";
+    if let Some(refusal) = refusal {
+        return acts_by_nice(SUBJECT, refusal);
+    }
     match (&features.sched_ext, running) {
         (SchedExt::Attached { .. }, Some(ours)) => {
             Finding::good(SUBJECT, format!("appease is attached (process {})", ours.pid))
@@ -204,10 +214,16 @@ fn no_sched_ext(features: &Features) -> appease_bpf::Error {
 }
 
 /// Which backend `appease run` takes, and what hinders it.
-fn backend(root: &Path, features: &Features) -> Vec<Finding> {
+fn backend(root: &Path, features: &Features, running: Option<&Status>, is_refused: bool) -> Vec<Finding> {
     const SUBJECT: &str = "backend";
-    let chosen = BackendKind::Auto.choose(Policy::default(), features);
-    let mut findings = vec![Finding::good(SUBJECT, format!("{} is what \"appease run\" takes here", chosen.name()))];
+    let chosen = match BackendKind::Auto.choose(Policy::default(), features) {
+        BackendKind::Scx if is_refused => BackendKind::Nice,
+        chosen => chosen,
+    };
+    let mut findings = vec![match running {
+        Some(status) => Finding::good(SUBJECT, format!("the daemon that runs acts by {}", status.backend)),
+        None => Finding::good(SUBJECT, format!("{} is what \"appease run\" takes here", chosen.name())),
+    }];
     let autogroup = std::fs::read_to_string(root.join("proc/sys/kernel/sched_autogroup_enabled"));
     if chosen == BackendKind::Nice && autogroup.is_ok_and(|text| text.trim() == "1") {
         findings.push(Finding::warning(
@@ -316,7 +332,7 @@ mod tests {
     #[test]
     fn a_machine_without_anything_is_told_so() {
         let root = root(&[("proc/sys/kernel/osrelease", "6.12.48+deb13-amd64\n")]);
-        let findings = examine_at(root.path(), None);
+        let findings = examine_at(root.path(), None, None);
         insta::assert_snapshot!(texts(&findings, Level::Obstacle).join("\n"), @r"
         this kernel has no BTF (/sys/kernel/btf/vmlinux): boot a kernel built with CONFIG_DEBUG_INFO_BTF=y, as Debian's are
         ");
@@ -329,7 +345,7 @@ mod tests {
             ("proc/sys/kernel/sched_autogroup_enabled", "1\n"),
             ("proc/self/mounts", "sysfs /sys sysfs rw 0 0\ntmpfs /sys/fs/bpf tmpfs rw 0 0\n"),
         ]);
-        let findings = examine_at(root.path(), None);
+        let findings = examine_at(root.path(), None, None);
         let of = |subject: &str| {
             let its = findings.iter().filter(|one| one.subject == subject);
             its.map(|one| format!("{:?}: {one}\n", one.level)).collect::<String>()
@@ -342,7 +358,25 @@ mod tests {
         "#);
         std::fs::write(root.path().join("proc/self/mounts"), "bpf /sys/fs/bpf bpf rw,mode=700 0 0\n")
             .expect("writable");
-        assert!(examine_at(root.path(), None).iter().all(|one| !one.text.contains("BPF file system")));
+        assert!(examine_at(root.path(), None, None).iter().all(|one| !one.text.contains("BPF file system")));
+    }
+
+    #[test]
+    fn a_refused_scheduler_is_told() {
+        let root = root(&[("sys/kernel/sched_ext/state", "disabled\n")]);
+        let refusal = appease_bpf::Error::SchedulerRefused {
+            kernel: "6.16.12+deb13-amd64".into(),
+            reason: "Permission denied".into(),
+        };
+        let findings = examine_at(root.path(), None, Some(&refusal));
+        let of = |subject: &str| {
+            let its = findings.iter().filter(|one| one.subject == subject);
+            its.map(|one| format!("{:?}: {one}\n", one.level)).collect::<String>()
+        };
+        insta::assert_snapshot!(of("sched_ext") + &of("backend"), @r#"
+        Warning: kernel 6.16.12+deb13-amd64 refuses the scheduler (Permission denied): boot another one, such as Linux 6.18 or 7.2; "appease run -vv" tells what it says of which program; until then "appease run" acts by nice values (--backend nice)
+        Good: nice is what "appease run" takes here
+        "#);
     }
 
     #[test]
@@ -369,7 +403,7 @@ mod tests {
         let sched_ext = ("sys/kernel/sched_ext/state", "disabled\n");
         for files in [[grouped("0\n")].as_slice(), &[], &[grouped("1\n"), sched_ext]] {
             let root = root(files);
-            let found = backend(root.path(), &features::probe_at(root.path()));
+            let found = backend(root.path(), &features::probe_at(root.path()), None, false);
             assert_eq!(found.len(), 1, "{files:?}");
         }
     }
@@ -416,7 +450,7 @@ mod tests {
         let root =
             root(&[("sys/kernel/sched_ext/state", "enabled\n"), ("sys/kernel/sched_ext/root/ops", "lavd_1.0\n")]);
         let features = features::probe_at(root.path());
-        let found = sched_ext(&features, None);
+        let found = sched_ext(&features, None, None);
         assert_eq!(found.level, Level::Obstacle);
         assert!(found.text.contains("lavd_1.0"), "{found}");
     }

@@ -46,6 +46,8 @@ struct World {
     recovered: Cell<u32>,
     kernel: FakeKernel,
     lookups: Arc<AtomicUsize>,
+    /// Whether its verifier refuses the scheduler.
+    refuses: bool,
 }
 
 #[derive(Clone)]
@@ -88,6 +90,9 @@ impl Platform for Fake {
 
     fn attach(&self, _: &FakeEyes, config: &Config) -> Result<FakeBackend, BpfError> {
         assert_eq!(config.sense.tells, config.backend == BackendKind::Nice, "only it is told");
+        if self.0.refuses && config.backend == BackendKind::Scx {
+            return Err(BpfError::SchedulerRefused { kernel: "6.16.12".into(), reason: "Permission denied".into() });
+        }
         self.0.attachments.set(self.0.attachments.get() + 1);
         self.0.attached_now.set(self.0.attached_now.get() + 1);
         Ok(FakeBackend(Rc::clone(&self.0)))
@@ -512,6 +517,33 @@ fn a_kernel_without_sched_ext_has_nice_values() {
     }));
     assert_eq!(status.backend, "nice");
     assert_eq!(setting.world.recovered.get(), 1, "what an earlier one left is taken back first");
+}
+
+#[test]
+fn a_kernel_that_refuses_the_scheduler_has_nice_values() {
+    let setting = Setting::new(World { refuses: true, ..World::default() });
+    let status = block_on(
+        setting.during(async { setting.connect().await.status().await.expect("conversation").expect("answer") }),
+    );
+    assert_eq!(status.backend, "nice");
+    assert_eq!((setting.world.attachments.get(), setting.world.attached_now.get()), (1, 0));
+}
+
+#[test]
+fn a_refused_scheduler_is_the_end_where_no_other_is_wanted() {
+    let setting = Setting::new(World { refuses: true, ..World::default() });
+    let with = |change: fn(&mut Config)| {
+        let mut config = setting.config();
+        change(&mut config);
+        let platform = Fake(Rc::clone(&setting.world));
+        let ended = block_on(serve(&config, &platform, std::future::pending(), &setting.reload));
+        let error = ended.expect_err("refused").to_string();
+        assert!(error.contains("kernel 6.16.12 refuses the scheduler (Permission denied)"), "{error}");
+        assert_eq!(setting.world.attachments.get(), 0);
+    };
+    with(|config| config.backend = BackendKind::Scx);
+    with(|config| config.sense.policy = Policy::Steady);
+    with(|config| config.sched.partial = true);
 }
 
 #[test]
