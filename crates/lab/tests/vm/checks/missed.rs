@@ -8,7 +8,7 @@ const MISSED: [(&str, &str); 20] = [
     ),
     (
         "no_gain_by_cgroups_default",
-        "1.16 of 1.05 by tasks that change between cgroups of their own each millisecond: shares go by a count that is up to 0.1 s old",
+        "1.16 of 1.05 by tasks that change between cgroups of their own each millisecond; not traced: shares go by a count that is up to 0.1 s old",
     ),
     (
         "typing_in_one_cgroup_is_as_fast_as_alone_under_eevdf_at_none_default",
