@@ -212,7 +212,10 @@ pub(crate) mod tests {
             |file: &str, bytes: &[u8]| fs::write(root.path().join("proc/10").join(file), bytes).expect("written");
         write("comm", b"\xffsh\n");
         write("status", b"Name:\t\xffsh\nTgid:\t7\nUid:\t5\t5\t5\t5\n");
-        write("stat", b"10 (\xffsh) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 1 2 0 0 0\n");
+        write(
+            "stat",
+            b"10 (\xffsh) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 1 2 0 0 0\n",
+        );
         let names = Names::new(root.path());
         assert_eq!(names.comm(10), "\u{fffd}sh");
         assert_eq!(names.identity(10), Some(Identity { tgid: 7, uid: Some(5) }));

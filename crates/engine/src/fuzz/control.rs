@@ -2,7 +2,7 @@
 
 use std::{
     cell::OnceCell,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
     path::Path,
@@ -121,7 +121,13 @@ pub(super) fn server(input: &[u8]) {
     RUNTIME
         .with(|runtime| runtime.get_or_init(build).block_on(answer_one(daemon, Peer { uid: 1000 }, Rc::new(Little))));
     let mut answers = Vec::new();
-    client.read_to_end(&mut answers).expect("the daemon's side is closed");
+    match client.read_to_end(&mut answers) {
+        // It hangs up on who says more than is allowed, and does not read the rest.
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        ended => {
+            ended.expect("the daemon's side is closed");
+        }
+    }
     let questions = input.iter().filter(|byte| **byte == 0).count();
     let whole = answers.split_inclusive(|byte| *byte == 0).filter(|answer| answer.ends_with(b"\0"));
     let mut number = 0;
