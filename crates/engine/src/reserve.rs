@@ -54,6 +54,14 @@ impl Server {
         Some(Self { cpu: self.cpu.clone(), runtime_ns, period_ns: PERIOD_NS })
     }
 
+    /// Whether `found` is what we make of this one. Between the two writes a killed daemon leaves the runtime alone changed.
+    fn is_ours(&self, found: &Self) -> bool {
+        self.hastened().is_some_and(|ours| {
+            let half_done = Self { period_ns: self.period_ns, ..ours.clone() };
+            [ours, half_done].contains(found)
+        })
+    }
+
     /// The kernel takes no share beyond what CPUs have, not even between the two writes: so the lesser one comes first.
     fn write(&self, root: &Path, runtime_first: bool) -> std::io::Result<()> {
         let dir = root.join(SERVERS).join(&self.cpu);
@@ -203,8 +211,7 @@ fn take_back_servers(root: &Path, run_dir: &Path) -> Result<usize, Error> {
     let mut given = 0;
     for server in text.split_inclusive('\n').filter_map(Server::parse) {
         // What somebody else has set meanwhile stays.
-        let ours = server.hastened();
-        if now.iter().any(|found| Some(found) == ours.as_ref()) {
+        if now.iter().any(|found| server.is_ours(found)) {
             match server.write(root, false) {
                 Ok(()) => given += 1,
                 Err(error) => warn!("the reserve of {} could not be given back: {error}", server.cpu),
@@ -276,6 +283,17 @@ mod tests {
         assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(0));
         assert_eq!(figures(root.path()), (20_000_000, 200_000_000));
         assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(0), "nothing is recorded any more");
+    }
+
+    /// A kill between the two writes of a change, or of its undoing.
+    #[test]
+    fn half_a_change_is_given_back() {
+        let root = root(&[(RUNTIME, "50000000\n"), (PERIOD, "1000000000\n")]);
+        let run_dir = tempfile::tempdir().expect("a directory");
+        std::mem::forget(hold(root.path(), run_dir.path(), false));
+        fs::write(root.path().join(PERIOD), "1000000000\n").expect("written");
+        assert_eq!(take_back_servers(root.path(), run_dir.path()).ok(), Some(1));
+        assert_eq!(figures(root.path()), (50_000_000, 1_000_000_000));
     }
 
     #[test]
