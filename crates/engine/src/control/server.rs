@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
     pin::Pin,
     rc::Rc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{
@@ -37,6 +37,9 @@ const BACKLOG: i32 = 64;
 const REFUSED_PAUSE: Duration = Duration::from_millis(1);
 /// Pause after a failure to accept, which comes from a lack of file descriptors and would repeat at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// A failure so soon after another has the same cause: the machine may be slow.
+const LACK_GOES_ON: Duration = Duration::from_secs(10);
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +104,7 @@ impl Listener {
     /// Serves for ever; must run inside a [`task::LocalSet`].
     pub(crate) async fn serve(&self, reports: Rc<dyn Reports>) -> Infallible {
         let users = Users::default();
+        let mut lack = Lack::default();
         loop {
             let accepted = async {
                 let (stream, _) = self.listener.accept().await?;
@@ -124,11 +128,29 @@ impl Listener {
                     }
                 },
                 Err(error) => {
-                    tracing::warn!("a client of the control socket is refused: {error}");
+                    if lack.is_news(Instant::now()) {
+                        tracing::warn!(
+                            "clients of the control socket wait: {error}; when that is over, they are answered"
+                        );
+                    }
                     time::sleep(ACCEPT_PAUSE).await;
                 }
             }
         }
+    }
+}
+
+/// Failures to accept, which repeat each [`ACCEPT_PAUSE`] for as long as the cause is there: the log has the first.
+#[derive(Debug, Default)]
+struct Lack {
+    last: Option<Instant>,
+}
+
+impl Lack {
+    /// Notes a failure; whether there was none a short while ago.
+    fn is_news(&mut self, now: Instant) -> bool {
+        let before = self.last.replace(now);
+        before.is_none_or(|last| now.saturating_duration_since(last) > LACK_GOES_ON)
     }
 }
 
@@ -217,5 +239,18 @@ impl Service {
     async fn reload(&self) -> Result<Reloaded, ControlError> {
         self.place.pay().await;
         self.reports.reload(self.peer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_is_told_once() {
+        let (mut lack, begin) = (Lack::default(), Instant::now());
+        let told = (0..1000).filter(|turn| lack.is_news(begin + ACCEPT_PAUSE * *turn)).count();
+        assert_eq!(told, 1);
+        assert!(lack.is_news(begin + ACCEPT_PAUSE * 1000 + LACK_GOES_ON), "another one, later");
     }
 }
