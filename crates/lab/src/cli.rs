@@ -1,6 +1,6 @@
 //! The command line, as it is typed.
 
-use std::path::PathBuf;
+use std::{num::NonZeroU32, path::PathBuf};
 
 use appease_scenario::{Grouping, Load, Mode};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -167,6 +167,12 @@ pub struct RunArgs {
     /// Run the short form, as tests do
     #[arg(long)]
     pub short: bool,
+    /// How often a scenario with rounds goes through them [default: the scenario's]
+    #[arg(long, value_name = "N")]
+    pub rounds: Option<NonZeroU32>,
+    /// Where the random numbers of a scenario with rounds begin
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
     /// Length of the measured part, virtual seconds [default: the scenario's]; typists and clips go on as long
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,

@@ -82,6 +82,8 @@ fn run_args(args: &DemoArgs) -> anyhow::Result<RunArgs> {
         out: None,
         jobs: None,
         short: args.short,
+        rounds: None,
+        seed: 1,
         duration: None,
         settle: None,
         screenshots: Some(args.out.clone()),

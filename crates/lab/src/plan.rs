@@ -167,7 +167,11 @@ fn planned(
 }
 
 fn adapted(scenario: Scenario, args: &RunArgs) -> Result<Scenario> {
-    let mut scenario = if args.short { scenario.shortened() } else { scenario };
+    if args.rounds.is_some() && scenario.rounds.is_none() {
+        bail!("--rounds: scenario \"{}\" has no rounds", scenario.name);
+    }
+    let scenario = if args.short { scenario.shortened() } else { scenario };
+    let mut scenario = scenario.repeated(args.rounds, args.seed);
     if let Some(seconds) = args.settle {
         if !(0.0..=LONGEST_SETTLE_S).contains(&seconds) {
             bail!("--settle is {seconds}: allowed is 0 to {LONGEST_SETTLE_S}");

@@ -26,6 +26,9 @@ pub struct Scenario {
     /// Who starts the load: this user, in an ssh session of their own. Without one it starts locally.
     #[serde(default)]
     pub load_by: Option<String>,
+    /// How often a shell application does what it does: its command has that as `$ROUNDS`, and as `$SEED` where random numbers begin.
+    #[serde(default)]
+    pub rounds: Option<NonZeroU32>,
     /// Length of the measured part, virtual seconds. Applications without an end of their own
     /// (a typist, a clip) run this long; actors that finish earlier end the run earlier.
     pub duration_s: f64,
@@ -330,7 +333,7 @@ pub enum MeterKind {
 pub struct Short {
     /// Replaces `duration_s`.
     pub duration_s: f64,
-    /// Replaces every typist's `times` and every visitor's `rounds`, where it is smaller.
+    /// Replaces every typist's `times`, every visitor's `rounds` and the scenario's, where it is smaller.
     pub times: u32,
     /// Replaces `run` of shell applications, by their ids.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -410,11 +413,26 @@ impl Scenario {
                     run.clone_from(other);
                 }
             }
+            self.rounds =
+                self.rounds.map(|rounds| NonZeroU32::new(short.times).map_or(rounds, |times| rounds.min(times)));
             for typist in &mut self.typists {
                 typist.times = typist.times.min(short.times);
             }
             for visit in self.visits_mut() {
                 visit.rounds = visit.rounds.min(short.times);
+            }
+        }
+        self
+    }
+
+    /// With so many rounds, if the scenario has any; its shell applications are told how many, and where random numbers begin.
+    #[must_use]
+    pub fn repeated(mut self, rounds: Option<NonZeroU32>, seed: u64) -> Self {
+        let Some(rounds) = self.rounds.map(|own| rounds.unwrap_or(own)) else { return self };
+        self.rounds = Some(rounds);
+        for app in &mut self.apps {
+            if let AppKind::Shell { run, .. } = &mut app.kind {
+                run.insert_str(0, &format!("ROUNDS={rounds} SEED={seed}\n"));
             }
         }
         self

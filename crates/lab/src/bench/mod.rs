@@ -215,6 +215,8 @@ impl Bench<'_> {
             out: None,
             jobs: args.jobs,
             short: self.short,
+            rounds: None,
+            seed: 1,
             duration: None,
             settle: cell.settle_s,
             screenshots: None,
