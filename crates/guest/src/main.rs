@@ -31,6 +31,7 @@ mod screen;
 mod sense;
 mod session;
 mod site;
+mod soak;
 mod spinner;
 mod system;
 mod trace;
@@ -70,7 +71,11 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-clock                           check clocks, the saving of power, and fast CPUs
        appease-guest check-turns                           check that the machine's CPUs have equal parts of it
        appease-guest check-leaving                         check what our scheduler leaves behind
-       appease-guest check-nice                            check whose nice values are changed, and given back";
+       appease-guest check-nice                            check whose nice values are changed, and given back
+       appease-guest soak-kills BACKEND ROUNDS SEED        kill our daemon at random moments, and check what is left behind
+       appease-guest soak-reloads ROUNDS SEED              attach and detach our scheduler again and again
+       appease-guest soak-hotplug ROUNDS SEED              switch CPUs off and on under it
+       appease-guest check-faults BACKEND [PART]           check what it does without files, memory, processes, time";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -105,8 +110,14 @@ fn main() -> ExitCode {
         ["work", how @ ("plainly" | "with-timers")] => classes::work(how),
         ["check-leaving"] => classes::check_leaving(),
         ["check-nice"] => classes::check_nice(),
+        ["soak-kills", backend, rounds, seed] => soak::kills(backend, rounds, seed),
+        ["soak-reloads", rounds, seed] => soak::reloads(rounds, seed),
+        ["soak-hotplug", rounds, seed] => soak::hotplug(rounds, seed),
+        ["check-faults", backend] => soak::faults(backend, ""),
+        ["check-faults", backend, part] => soak::faults(backend, part),
         ["burn"] => hog::burn(),
-        ["bear", node] => classes::bear(node),
+        ["bear", node] => classes::bear(node, "1000000"),
+        ["bear", node, life_s] => classes::bear(node, life_s),
         ["serve-requests", port] => classes::serve_requests(port),
         ["ask-requests", port, each_s, seconds] => classes::ask_requests(port, each_s, seconds),
         ["nap", busy_ms, sleep_ms] => classes::nap(busy_ms, sleep_ms),

@@ -83,7 +83,8 @@ fn get_on<const N: usize>(tasks: [&Task; N]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn set_online(cpu: u32, on: bool) -> Result<()> {
+/// Switches a CPU on or off.
+pub fn set_online(cpu: u32, on: bool) -> Result<()> {
     let file = format!("/sys/devices/system/cpu/cpu{cpu}/online");
     let number = u8::from(on);
     fs::write(&file, number.to_string()).with_context(|| format!("write {number} to {file}"))

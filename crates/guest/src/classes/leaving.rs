@@ -19,7 +19,7 @@ const GOES_ON_PCT: f64 = 10.0;
 const WINDOW_MS: u64 = 300;
 
 /// One of each kind; only little work, for a daemon that starts beside it.
-pub(super) const SLEEPERS: [&str; 6] = [
+pub const SLEEPERS: [&str; 6] = [
     "nice -n 7",
     "nice -n -5",
     "chrt --batch 0",
@@ -27,7 +27,8 @@ pub(super) const SLEEPERS: [&str; 6] = [
     "chrt --rr 20",
     "chrt --deadline --sched-runtime 1000000 --sched-deadline 100000000 --sched-period 100000000 0",
 ];
-pub(super) const HOGS: [&str; 2] = ["nice -n 15", "chrt --idle 0"];
+/// They keep the CPU busy, and hardly delay anybody.
+pub const HOGS: [&str; 2] = ["nice -n 15", "chrt --idle 0"];
 
 pub fn check(verdicts: &mut Verdicts) -> Result<()> {
     let _sleepers = SLEEPERS.map(Task::sleeper).into_iter().collect::<Result<Vec<_>>>()?;
@@ -62,7 +63,8 @@ fn belong_to(tasks: &[Task], sched_ext: bool) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn ended_by(status: ExitStatus, signal: Signal) -> Result<()> {
+/// Whether a daemon ended as the signal has it end.
+pub fn ended_by(status: ExitStatus, signal: Signal) -> Result<()> {
     let as_wanted = if signal == Signal::KILL { status.signal() == Some(signal.as_raw()) } else { status.success() };
     ensure!(as_wanted, "{status}");
     Ok(())

@@ -4,19 +4,24 @@
 //! The checking process is realtime itself: it looks on time, whatever runs.
 
 mod boot;
-mod cpus;
+pub mod cpus;
 mod fair;
-mod leaving;
+pub mod leaving;
 mod nice;
 mod power;
 mod realtime;
 mod requests;
 mod speed;
-mod task;
+pub mod task;
 mod turns;
 mod weights;
 
-use std::{fs::File, io::Read, process::Command, time::Duration};
+use std::{
+    fs::File,
+    io::Read,
+    process::{Child, Command},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, anyhow};
 pub use requests::{ask as ask_requests, serve as serve_requests};
@@ -87,14 +92,15 @@ pub fn check_nice() -> Result<()> {
     })
 }
 
-/// `bear NODE`: reads events of an input device; each has it start a child that sleeps.
-pub fn bear(node: &str) -> Result<()> {
+/// `bear NODE [LIFE_S]`: reads events of an input device; each has it start a child that sleeps, for ever or so long.
+pub fn bear(node: &str, life_s: &str) -> Result<()> {
     take_name("bear")?;
     let mut device = File::open(node).with_context(|| format!("open {node}"))?;
-    let mut children = Vec::new();
+    let mut children: Vec<Child> = Vec::new();
     let mut events = [0; 24 * 64];
     while device.read(&mut events).with_context(|| format!("read {node}"))? > 0 {
-        children.push(Command::new("sleep").arg("1000000").spawn().context("start sleep")?);
+        children.push(Command::new("sleep").arg(life_s).spawn().context("start sleep")?);
+        children.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_))));
     }
     Ok(())
 }
@@ -118,14 +124,15 @@ fn burn(ms: u64) -> Result<()> {
 }
 
 /// Tells a figure, and whether it is within limits.
-fn within(verdicts: &mut Verdicts, name: &str, found: f64, least: f64, most: f64) {
+pub fn within(verdicts: &mut Verdicts, name: &str, found: f64, least: f64, most: f64) {
     figure(name, found);
     let holds = (least..=most).contains(&found);
     let told = || anyhow!("{found:.3}; allowed is {least:.3} to {most:.3}");
     verdicts.tell(name, holds.then_some(()).ok_or_else(told));
 }
 
-fn carry_out(checks: impl FnOnce(&mut Verdicts) -> Result<()>) -> Result<()> {
+/// Makes checks as a realtime process, which looks on time.
+pub fn carry_out(checks: impl FnOnce(&mut Verdicts) -> Result<()>) -> Result<()> {
     set_realtime(rustix::process::getpid().as_raw_nonzero().get(), PRIORITY)?;
     let mut verdicts = Verdicts::default();
     // What keeps the rest from being checked is a failed check, too.

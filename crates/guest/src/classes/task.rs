@@ -89,6 +89,12 @@ impl Task {
         Self::start(by, &[&guest, "bear", node], "bear")
     }
 
+    /// The same with children that end after so many seconds.
+    pub fn bearer_of(by: &str, node: &str, life_s: &str) -> Result<Self> {
+        let guest = format!("{}/appease-guest", crate::system::TOOLS);
+        Self::start(by, &[&guest, "bear", node, life_s], "bear")
+    }
+
     /// Its children.
     pub fn children(&self) -> Vec<u32> {
         let path = format!("/proc/{0}/task/{0}/children", self.pid());
