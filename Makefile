@@ -74,6 +74,15 @@ test-vm:
 acceptance: lab ## every promise in full, on every kernel: hours, on a quiet host; goes on where it was interrupted
 	APPEASE_VM_TESTS=full APPEASE_VM_KERNELS="$(KERNELS)" $(CARGO) test $(LOCKED) --release --workspace --test vm
 
+# The long runs; a part of their names, such as ONLY=soak-kills or ONLY=hotplug_on_4_cpus, takes some of them.
+LONG := faults faults-nice soak-kills soak-kills-nice soak-hotplug soak-reloads
+
+.PHONY: soak
+soak: build ## nothing is left behind over long runs: hours; goes on where it was interrupted; ONLY=soak-kills for a part
+	$(LAB) build --kernel $(KERNELS),$(NICE_KERNEL) $(LONG)
+	APPEASE_VM_TESTS=soak APPEASE_VM_KERNELS="$(KERNELS)" \
+	    $(CARGO) test $(LOCKED) --release --package appease-lab --test vm -- $(ONLY)
+
 .PHONY: bench
 bench: build ## the league: every scenario under every scheduler; hours, goes on where it was interrupted; QUICK=1: 15 minutes
 	$(TOOLCHAIN) $(LAB) peers

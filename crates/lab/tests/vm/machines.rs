@@ -40,6 +40,8 @@ pub struct Spec {
     pub nodes: u32,
     /// How programs are put into cgroups.
     pub layout: Grouping,
+    /// Rounds, and where random numbers begin, of a scenario that has rounds.
+    pub rounds_and_seed: Option<(u32, u32)>,
 }
 
 impl Spec {
@@ -57,6 +59,7 @@ impl Spec {
             threads: 1,
             nodes: 1,
             layout: Grouping::Scopes,
+            rounds_and_seed: None,
         }
     }
 
@@ -101,6 +104,12 @@ impl Spec {
         self
     }
 
+    /// The same, with so many rounds from this seed.
+    pub fn repeated(mut self, rounds: u32, seed: u32) -> Self {
+        self.rounds_and_seed = Some((rounds, seed));
+        self
+    }
+
     /// The same, so long.
     pub fn lasting(mut self, seconds: u32) -> Self {
         self.seconds = Some(seconds);
@@ -119,6 +128,9 @@ impl std::fmt::Display for Spec {
                 write!(f, ", {number} {what}")?;
             }
         }
+        if let Some((rounds, seed)) = self.rounds_and_seed {
+            write!(f, ", {rounds} rounds from seed {seed}")?;
+        }
         if self.layout == Grouping::Scopes { Ok(()) } else { write!(f, ", {}", self.layout) }
     }
 }
@@ -132,6 +144,8 @@ pub enum Form {
     Short,
     /// The scenarios as they are, whose results are kept: from the same files, a run is made once, whenever that was.
     Full,
+    /// The same of the long runs alone, all of their machines.
+    Soak,
 }
 
 /// The runs made so far.
@@ -243,6 +257,8 @@ impl Machines {
             let parts = [("--caches", spec.caches), ("--threads", spec.threads), ("--nodes", spec.nodes)];
             let parts = parts.map(|(what, number)| (what, number.to_string()));
             more.extend(parts.iter().filter(|(_, number)| number != "1").flat_map(|(what, number)| [*what, number]));
+            let repeated = spec.rounds_and_seed.map(|(rounds, seed)| [rounds, seed].map(|number| number.to_string()));
+            more.extend(repeated.iter().flat_map(|[rounds, seed]| ["--rounds", rounds, "--seed", seed]));
             let layout = spec.layout.to_string();
             more.extend(["--layout", &layout]);
             more.extend((self.form == Form::Short).then_some("--short"));

@@ -6,7 +6,8 @@
 //! Ignored unless `APPEASE_VM_TESTS=1`: images are built first, and the runs take minutes. `make test` sets
 //! it, and names the kernels in `APPEASE_VM_KERNELS`, with commas. Checks in host time need a quiet host, and run only with
 //! `APPEASE_VM_HOST_TIME=1` as well. `APPEASE_VM_TESTS=full` (`make acceptance`) takes the scenarios as they are, on every
-//! kernel and at every load that something is promised for, which takes hours; it goes on where it was interrupted. A check that is
+//! kernel and at every load that something is promised for, which takes hours; it goes on where it was interrupted, as does
+//! `APPEASE_VM_TESTS=soak` (`make soak`), the long runs in which nothing may be left behind. A check that is
 //! known to fail says why (`checks/missed.rs`), and fails.
 
 mod checks;
@@ -25,9 +26,13 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(CHECKS_AT_ONCE);
     let is = |name, wanted| std::env::var(name).is_ok_and(|value| value == wanted);
-    let form = if is("APPEASE_VM_TESTS", "full") { Form::Full } else { Form::Short };
-    let wanted = form == Form::Full || is("APPEASE_VM_TESTS", "1");
-    let host_time = form == Form::Full || is("APPEASE_VM_HOST_TIME", "1");
+    let form = match std::env::var("APPEASE_VM_TESTS").as_deref() {
+        Ok("full") => Form::Full,
+        Ok("soak") => Form::Soak,
+        _ => Form::Short,
+    };
+    let wanted = form != Form::Short || is("APPEASE_VM_TESTS", "1");
+    let host_time = form != Form::Short || is("APPEASE_VM_HOST_TIME", "1");
     let kernels = std::env::var("APPEASE_VM_KERNELS").unwrap_or_else(|_| "default".into());
     if let Some(name) = checks::missed_and_not_there() {
         eprintln!("{name} is known to fail (checks/missed.rs), but there is no such check");

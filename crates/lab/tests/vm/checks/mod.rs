@@ -10,6 +10,7 @@ mod media;
 mod missed;
 mod nice;
 mod servers;
+mod soak;
 
 pub use nice::NICE_KERNEL;
 
@@ -132,6 +133,9 @@ pub fn missed_and_not_there() -> Option<&'static str> {
 
 /// All checks of a form.
 pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
+    if form == Form::Soak {
+        return soak::all(kernels);
+    }
     let extent = Extent { full: form == Form::Full, kernels };
     let parts = [
         guest::checks(extent),
@@ -142,6 +146,7 @@ pub fn all(form: Form, kernels: &[&str]) -> Vec<Check> {
         costs::checks(extent),
         league::checks(extent),
         nice::checks(extent),
+        soak::checks(extent),
     ];
     parts.into_iter().flatten().collect()
 }
