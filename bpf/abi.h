@@ -167,8 +167,10 @@ struct appease_customer {
 	u32 pad;
 	u64 loan_debt_ns;	/* CPU time of loans for its requests that came to nothing, decaying */
 	u64 loan_debt_at_ns;	/* when loan_debt_ns was right */
+	u64 period_debt_ns;	/* time of the whole machine that periods of its sound have had, decaying */
+	u64 period_debt_at_ns;	/* when period_debt_ns was right */
 };
-_Static_assert(sizeof(struct appease_customer) == 120, "appease_customer");
+_Static_assert(sizeof(struct appease_customer) == 136, "appease_customer");
 
 struct appease_latency_key {
 	struct appease_customer_key customer;

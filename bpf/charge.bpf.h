@@ -60,6 +60,7 @@ __noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task
 	bool is_used_up = false;
 
 	note_spent(tctx, standing);
+	tctx->pays_at_once = false;
 	if (!standing->attended)
 		return false;
 	/* The same request as at the last look changes nothing. */
@@ -71,6 +72,7 @@ __noinline bool charge_attended(struct task_struct *p __arg_trusted, struct task
 	request = request_in(standing);
 	if (request) {
 		charge_request(request, ran, mono);
+		tctx->pays_at_once = charge_period(request, ran);
 		standing->key = request_key(request, mono) + (standing->helps ? HELPER_NS : 0);
 		is_used_up = is_spent(request);
 	}
@@ -182,7 +184,7 @@ static __always_inline int charge_to(struct task_struct *p, struct task_ctx *tct
 		tctx->vtime += vtime_for(p, ran);
 	} else if (lane == APPEASE_LANE_ATTENDED) {
 		if (tctx->party < PARTIES)
-			charge_attended_party(tctx->party, ran);
+			charge_attended_party(tctx->party, ran, tctx->pays_at_once);
 	} else if (lane == APPEASE_LANE_KERNEL) {
 		cctx->kernel_ns += ran;
 	}

@@ -7,13 +7,15 @@
 #define APPEASE_CUSTOMERS_BPF_H
 
 #include "attention.bpf.h"
+#include "policy/budget.h"
 #include "policy/fairness.h"
 #include "policy/loan.h"
 #include "policy/response.h"
 #include "policy/share.h"
 
-/* Set before load, in both objects alike: α of eq. 1. */
+/* Set before load, in both objects alike: α of eq. 1, and how many CPUs the machine has that are on. */
 const volatile u32 alpha_pm;
+const volatile u32 cpus_on = 1;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -103,6 +105,27 @@ static __always_inline void charge_request(struct appease_request *request, u64 
 	request->served_at_ns = now;
 	if (customer)
 		__sync_fetch_and_add(&customer->served_ns, ran);
+}
+
+/* CPU time that the next period of @customer may take (policy/budget.h), ns. */
+static __always_inline u64 period_budget(struct appease_customer *customer, u64 quiet_ns, u64 now)
+{
+	customer->period_debt_ns = budget_period_debt(customer->period_debt_ns, now - customer->period_debt_at_ns);
+	customer->period_debt_at_ns = now;
+	return budget_period(customer->period_debt_ns, quiet_ns);
+}
+
+/* Whether @request is a period of a channel that its process writes to. Then @ran of a CPU is charged to all periods of its customer. */
+static __always_inline bool charge_period(const struct appease_request *request, u64 ran)
+{
+	struct appease_customer *customer;
+
+	if (!(request->flags & APPEASE_REQUEST_PERIOD))
+		return false;
+	customer = try_customer(request->customer);
+	if (customer)
+		__sync_fetch_and_add(&customer->period_debt_ns, ran / cpus_on);
+	return true;
 }
 
 /* U of a request, as far as one of its processes waits at a time (policy/share.h), ns. */

@@ -125,8 +125,8 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_cgroup_init, struct cgroup *cgroup, struct 
 		if (bpf_core_field_exists(args->sched_idle))
 			set_idle(entry, args->sched_idle);
 		entry->parent = parent;
-		entry->vtime = domain_at(domain_here())->clock;
-		entry->scale = 0;
+		entry->vtime = entry->whole_vtime = domain_at(domain_here())->clock;
+		entry->scale = entry->whole_scale = 0;
 		entry->counts[0] = entry->counts[1] = 0;
 		group = slot;
 		break;

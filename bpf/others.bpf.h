@@ -224,6 +224,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	if (skips_queues() && hurries && wakes_up) {
 		/* No attended task waits: @p takes the CPU without ops.dispatch(). A party that had even less waits for this turn. */
 		if (!domain_at(domain)->attended) {
+			party_wants(party, index, domain_at(domain), credit);
 			if (displaces_on(0, tctx, now, is_called, true)) {
 				count_sched(CNT_DISPLACED);
 				insert_first(p, slice_ns, enq_flags | SCX_ENQ_PREEMPT);

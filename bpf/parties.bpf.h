@@ -44,6 +44,10 @@ struct party {
 	u64 due_ns;	/* CPU time of its tasks in the attended lane that it has not paid for */
 	u64 scale;	/* as of the count scaled_at */
 	u64 scaled_at;
+	/* Of a cgroup: the same of all that is in it, and in the cgroups below, as if it were one party. */
+	u64 whole_vtime;
+	u64 whole_scale;
+	u64 whole_scaled_at;
 	u64 counted_at;	/* the count that has it */
 	u64 used_ns;	/* latest insertion of a task */
 	u64 wanted_ns;	/* time that its tasks ran or waited since the last count, all together */
@@ -155,22 +159,14 @@ static __always_inline u64 counted(const struct party *group, const u64 *kind, u
 	return found > least ? found : least;
 }
 
-/* Scale of party @index, by the last count. */
-__noinline u64 scale_of(u32 index)
+/* Scale of all that is in the cgroup at @group, and below it, by the last count. */
+__noinline u64 scale_of_whole(u32 group)
 {
-	struct party *entry = try_party(index);
-	u32 i, group, weight;
-	u64 scale;
+	struct party *entry = try_party(group);
+	u64 scale = PARTY_SCALE_1;
+	u32 i, weight;
 
-	if (!entry)
-		return PARTY_SCALE_1;
-	weight = weight_in_group(index, entry);
-	group = group_behind(index, entry);
-	entry = try_party(group);
-	if (!entry)
-		return PARTY_SCALE_1;
-	scale = party_scale(PARTY_SCALE_1, counted(entry, entry->members, weight), weight);
-	if (!group)
+	if (!group || !entry)
 		return party_scale(scale, PROGRESS_WEIGHT_0, root_weight);
 	bpf_for(i, 0, GROUP_DEPTH) {
 		weight = entry->weight;
@@ -181,6 +177,22 @@ __noinline u64 scale_of(u32 index)
 			break;
 	}
 	return scale;
+}
+
+/* Scale of party @index, by the last count. */
+__noinline u64 scale_of(u32 index)
+{
+	struct party *entry = try_party(index);
+	u32 group, weight;
+
+	if (!entry)
+		return PARTY_SCALE_1;
+	weight = weight_in_group(index, entry);
+	group = group_behind(index, entry);
+	entry = try_party(group);
+	if (!entry)
+		return PARTY_SCALE_1;
+	return party_scale(scale_of_whole(group), counted(entry, entry->members, weight), weight);
 }
 
 static __always_inline u32 word_of(u32 index)
@@ -215,33 +227,43 @@ static __always_inline u64 charge_of(struct party *party, u32 index, u64 ran)
 	return party_charge(ran, party->scale);
 }
 
+/* Charges the cgroup at @group, and those above it, for @ran. Its own party, or that of one of its customers, is charged apart. */
+__noinline int charge_wholes(u32 group, u64 ran)
+{
+	u64 count = party_count;
+	u32 i;
+
+	bpf_for(i, 0, GROUP_DEPTH) {
+		u32 index = group;
+		struct party *cgroup = step_up(&group);
+
+		if (!cgroup)
+			break;
+		if (cgroup->whole_scaled_at != count || !cgroup->whole_scale) {
+			cgroup->whole_scale = scale_of_whole(index);
+			cgroup->whole_scaled_at = count;
+		}
+		__sync_fetch_and_add(&cgroup->whole_vtime, party_charge(ran, cgroup->whole_scale));
+	}
+	return 0;
+}
+
 /* Charges @party, the one at @index, for @ran and for what it is due. */
 static __always_inline void charge_party(struct party *party, u32 index, u64 ran)
 {
 	struct domain *domain = domain_at(domain_here());
+	u32 group = group_behind(index, party);
+	bool is_alone = is_only(domain, index);
 
-	if (is_only(domain, index))
+	if (is_alone)
 		advance_clock(domain, party->vtime);
 	/* Without a test: the verifier would look through all that follows twice. */
 	ran += party->due_ns;
 	party->due_ns = 0;
 	__sync_fetch_and_add(&party->vtime, charge_of(party, index, ran));
-}
-
-/*
- * A task of the party at @index ran for @ran while somebody waited for it, and others waited for the CPU. The party pays for that with its next
- * turn, so the next thing that it does for nobody is not late. A turn is the most that it is due: a request may have two seconds before its
- * budget ends, and what its program does between two requests would wait for as long. Two CPUs at once may forget a part.
- */
-__noinline int charge_attended_party(u32 index, u64 ran)
-{
-	struct party *party = try_party(index);
-
-	if (!party || is_only(domain_at(domain_here()), index))
-		return 0;
-	ran += party->due_ns;
-	party->due_ns = ran < slice_ns ? ran : slice_ns;
-	return 0;
+	/* What it has alone, it takes from nobody. */
+	if (group && !is_alone)
+		charge_wholes(group, ran);
 }
 
 /* Brings the debt of @party up to date. Two CPUs at once may forget a part of it. */
@@ -294,6 +316,64 @@ static __always_inline void rise_to(struct party *party, u64 floor)
 		party->vtime = floor;
 }
 
+/* @party is in the cgroup at @group. It goes no farther behind than that has come as a whole, nor than those above. */
+__noinline int rise_to_wholes(struct party *party __arg_nonnull, u32 group, u64 clock)
+{
+	u64 floor = party->vtime;
+	u32 i;
+
+	bpf_for(i, 0, GROUP_DEPTH) {
+		struct party *cgroup = step_up(&group);
+
+		if (!cgroup)
+			break;
+		cgroup->whole_vtime = party_whole(cgroup->whole_vtime, clock);
+		floor = party_floor(floor, cgroup->whole_vtime, slice_ns, nr_cpus);
+	}
+	party->vtime = floor;
+	return 0;
+}
+
+/* The same of the party at @index, and the cgroup that its tasks are in. */
+static __always_inline void keep_with_wholes(struct party *party, u32 index, const struct domain *domain)
+{
+	u32 group = group_behind(index, party);
+
+	if (group)
+		rise_to_wholes(party, group, domain->clock);
+}
+
+/* A task of @party, the one at @index, wants a CPU of @domain. */
+static __always_inline void party_wants(struct party *party, u32 index, const struct domain *domain, u64 credit)
+{
+	rise_to(party, domain->clock - credit);
+	keep_with_wholes(party, index, domain);
+}
+
+/*
+ * A task of the party at @index ran for @ran while somebody waited for it, and others waited for the CPU. The party pays for that with its next
+ * turn, so the next thing that it does for nobody is not late. A turn is the most that it is due: a request may have two seconds before its
+ * budget ends, and what its program does between two requests would wait for as long. Two CPUs at once may forget a part.
+ *
+ * Periods of a channel that a process writes to come again and again, so they are paid for @at_once and whole, as if nobody had waited.
+ */
+__noinline int charge_attended_party(u32 index, u64 ran, bool at_once)
+{
+	struct domain *domain = domain_at(domain_here());
+	struct party *party = try_party(index);
+
+	if (!party || is_only(domain, index))
+		return 0;
+	if (at_once) {
+		party_wants(party, index, domain, slice_ns);
+		charge_party(party, index, ran);
+		return 0;
+	}
+	ran += party->due_ns;
+	party->due_ns = ran < slice_ns ? ran : slice_ns;
+	return 0;
+}
+
 /*
  * A limit keeps @party from running. It goes on a turn behind the clock: several CPUs may take one party at once
  * before the first pays for its turn, and the refill of a period shows it to all of them at the same moment.
@@ -309,7 +389,7 @@ static __always_inline void party_fills(struct party *party, u32 index, struct d
 	u32 word = word_of(index);
 
 	party->used_ns = now;
-	rise_to(party, domain->clock - credit);
+	party_wants(party, index, domain, credit);
 	if (mark_filled(&domain->party_waiting[word], &domain->party_used[word], bit_of(index)))
 		__sync_fetch_and_or(&domain->party_words, 1ULL << word);
 }

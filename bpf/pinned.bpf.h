@@ -92,6 +92,7 @@ __noinline bool enqueue_pinned(struct task_struct *p __arg_trusted, struct task_
 	 */
 	if (enq_flags & SCX_ENQ_WAKEUP && !waits_pinned(index, pinned_queue(cpu, number), pinned_queue(cpu, 0)))
 		rise_to(party, domain_at(domain_of(cpu))->clock - credit);
+	keep_with_wholes(party, index, domain_at(domain_of(cpu)));
 	scx_bpf_dsq_insert_vtime(p, pinned_queue(cpu, number), slice_ns, deadline_of(tctx), enq_flags);
 	return true;
 }

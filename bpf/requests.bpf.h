@@ -7,7 +7,6 @@
 
 #include "accounts.bpf.h"
 #include "news.bpf.h"
-#include "policy/budget.h"
 #include "policy/quota.h"
 
 /* From kernel headers; constants do not travel in BTF. */
@@ -96,6 +95,12 @@ static __always_inline void serve(u64 until_ns)
 static __always_inline void arm(u64 now)
 {
 	serve(now + attention_ns + retention_ns);
+}
+
+/* CPU time up to which @request may be extended. */
+static __always_inline u64 most_for(const struct appease_request *request)
+{
+	return request->flags & APPEASE_REQUEST_PERIOD ? request->budget_ns : budget_ns;
 }
 
 /* Says that wake-ups by the current task on this CPU hand on @request, which it @writes itself; if that is NULL, an input event of @customer. */
@@ -265,7 +270,7 @@ __noinline u32 new_request(const struct source *source __arg_nonnull, u32 slot_o
 	request->sent_ns = now - source->waited_us * 1000ULL;
 	request->served_ns = 0;
 	request->served_at_ns = 0;
-	request->budget_ns = budget_ns;
+	request->budget_ns = access == APPEASE_WRITE ? period_budget(customer, quiet_ns, now) : budget_ns;
 	request->first_response_ns = 0;
 	request->last_response_ns = 0;
 	request->object = source->object;

@@ -13,7 +13,7 @@
  * Time between two looks. Turned up, tasks become overdue later, and shares of cgroups follow their
  * work later. Turned down, a machine with thousands of runnable tasks pays more.
  */
-#define SCAN_NS 100000000ULL
+#define SCAN_NS PARTY_COUNT_NS
 /* Tasks that a look may go through in that time. After more of them, the next look is later. */
 #define SCAN_TASKS 1024
 /* Tasks of one queue that a look goes through at most. */

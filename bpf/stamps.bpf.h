@@ -121,7 +121,7 @@ static __always_inline struct appease_request *try_answerable(const struct appea
 {
 	struct appease_request *request = try_unexpired(attention, now);
 
-	return request && request->served_ns < budget_ns ? request : NULL;
+	return request && request->served_ns < most_for(request) ? request : NULL;
 }
 
 /* What is kept of stamps on @sk, or, if that is NULL, on the object of @key. NULL: nothing is. */
@@ -530,7 +530,7 @@ static __always_inline void read_stamped(enum side side, const struct appease_at
 	if (process && policy == APPEASE_POLICY_CAS)
 		move_share(request, latest_hop(stamp)->tgid, process, is_on_way(stamp, current_tgid()));
 	if (process && is_on_way(stamp, current_tgid())) {
-		request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, budget_ns);
+		request->budget_ns = budget_extended(request->budget_ns, request->served_ns, quiet_ns, most_for(request));
 		if (request->channel < APPEASE_CHANNEL_FILE && request->reader_tgid == current_tgid())
 			note_unshown(request, stamp->slot);
 	} else if (process && is_by_terminal(stamp)) {

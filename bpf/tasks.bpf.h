@@ -115,6 +115,7 @@ struct task_ctx {
 	u32 has_woken;	/* its wake-up was noted when its CPU was chosen */
 	u32 usual_ns;	/* for so long it goes on after it woke somebody, see policy/waker.h */
 	u32 is_expected;	/* attended: the CPU that was called for it was of the domain where it waits */
+	u32 pays_at_once;	/* attended: for the period of a channel, which its party pays for at once */
 	u32 gave_on;	/* number of the CPU on which it handed its turn over, and one; 0: it did not, or was charged since */
 };
 

@@ -30,7 +30,7 @@ static __noinline void note_fork(struct task_struct *parent, struct task_struct 
 		return;
 	/* Who starts a command waits for it, also while it says nothing. */
 	if (!is_spent(request))
-		request->budget_ns = budget_ns;
+		request->budget_ns = most_for(request);
 	request->flags |= APPEASE_REQUEST_GOES_ON;
 	to = bpf_task_storage_get(&processes, child, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!to) {

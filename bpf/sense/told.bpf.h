@@ -5,21 +5,28 @@
 #ifndef APPEASE_SENSE_TOLD_BPF_H
 #define APPEASE_SENSE_TOLD_BPF_H
 
+#include "../customers.bpf.h"
 #include "../news.bpf.h"
+
+/* @process has had @total of CPU time: what nobody has charged yet goes to its request. */
+static __always_inline void charge_up_to(const struct appease_process *process, u64 total)
+{
+	struct appease_request *request = try_served_by(process, bpf_ktime_get_ns());
+
+	if (!request || total <= process->charged_ns)
+		return;
+	__sync_fetch_and_add(&request->served_ns, total - process->charged_ns);
+	charge_period(request, total - process->charged_ns);
+}
 
 /* CPU time of the process of @task, which is its last thread, and ends: what nobody has charged yet goes to its request. */
 static __always_inline void charge_rest(struct task_struct *task)
 {
 	struct appease_process *process = bpf_task_storage_get(&processes, task->group_leader, 0, 0);
-	struct appease_request *request;
-	u64 total;
 
 	if (!process || !(process->told & APPEASE_TOLD_CHANGED))
 		return;
-	request = try_served_by(process, bpf_ktime_get_ns());
-	total = signal_of(task)->sum_sched_runtime + task->se.sum_exec_runtime;
-	if (request && total > process->charged_ns)
-		__sync_fetch_and_add(&request->served_ns, total - process->charged_ns);
+	charge_up_to(process, signal_of(task)->sum_sched_runtime + task->se.sum_exec_runtime);
 }
 
 SEC("tp_btf/sched_process_exit")
@@ -38,7 +45,6 @@ SEC("syscall")
 int appease_charge(struct appease_account *account)
 {
 	struct task_struct *task = bpf_task_from_pid(account->tgid);
-	struct appease_request *request;
 	struct appease_process *process;
 
 	if (!task)
@@ -46,13 +52,10 @@ int appease_charge(struct appease_account *account)
 	process = bpf_task_storage_get(&processes, task, 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (!process)
 		goto out;
-	if (account->begins) {
+	if (account->begins)
 		__sync_fetch_and_or(&process->told, APPEASE_TOLD_CHANGED);
-	} else {
-		request = try_served_by(process, bpf_ktime_get_ns());
-		if (request && account->total_ns > process->charged_ns)
-			__sync_fetch_and_add(&request->served_ns, account->total_ns - process->charged_ns);
-	}
+	else
+		charge_up_to(process, account->total_ns);
 	process->charged_ns = account->total_ns;
 out:
 	bpf_task_release(task);

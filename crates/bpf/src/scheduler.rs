@@ -12,7 +12,7 @@ use crate::{
     clock::Clock,
     domains::Domains,
     features,
-    sensor::{SenseOptions, load_object, nanos, quiet_libbpf, read_counters},
+    sensor::{SenseOptions, cpus_on, load_object, nanos, quiet_libbpf, read_counters},
     skeletons::{
         sched::{SchedSkel, SchedSkelBuilder},
         sense::SenseSkel,
@@ -138,6 +138,7 @@ impl Scheduler {
             rodata.max_hops = sense.max_hops;
             rodata.policy = sense.policy as u32;
             rodata.alpha_pm = sense.alpha_pm;
+            rodata.cpus_on = cpus_on();
             rodata.slice_ns = nanos(options.slice);
             rodata.epoch_ns = nanos(options.epoch);
             rodata.longest_wait_ns = nanos(options.longest_wait);

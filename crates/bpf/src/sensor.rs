@@ -465,6 +465,7 @@ pub(crate) fn load_object(
         rodata.co_delta_ns = nanos(options.confidence.co_delta);
         rodata.customer_is = options.customer_is as u32;
         rodata.alpha_pm = options.alpha_pm;
+        rodata.cpus_on = cpus_on();
         rodata.tick_us = tick_us();
     }
     for mut program in open.open_object_mut().progs_mut() {
@@ -564,6 +565,11 @@ fn now_ns() -> u64 {
     // SAFETY: a live timespec; this clock is always there.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// CPUs that are on, as far as this process may use them.
+pub(crate) fn cpus_on() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
 }
 
 /// Nanoseconds; a time too long to count is as good as for ever.

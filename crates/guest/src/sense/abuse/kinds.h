@@ -72,8 +72,9 @@ MORE(devices, made_up_refused, 1)
 
 /* Sound. */
 MORE(sound, prepared, 1)
-MORE(sound, played, 1)
+KIND(sound, played, 1)
 MORE(sound, begun_anew, 1)
+MORE(sound, fed_by_a_hog, 2)
 
 /* Children and threads. */
 KIND(processes, forks, 1)
@@ -113,7 +114,7 @@ MORE(classes, clamps, 2)
 MORE(cgroups, heavy, 2)
 KIND(cgroups, many, 16)
 MORE(cgroups, moves, 2)
-MORE(cgroups, ring_of_groups, 16)
+KIND(cgroups, ring_of_groups, 16)
 MORE(cgroups, sleeping_groups, 16)
 MORE(cgroups, idle_or_not, 2)
 MORE(cgroups, limits, 2)

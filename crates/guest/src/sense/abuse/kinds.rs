@@ -8,6 +8,7 @@ const TABLE: &str = include_str!("kinds.h");
 pub const ATTACK: &[(&str, &str)] = &[
     ("kinds.h", TABLE),
     ("trick.h", include_str!("c/trick.h")),
+    ("card.h", include_str!("../c/card.h")),
     ("attack.c", include_str!("c/attack.c")),
     ("own.c", include_str!("c/own.c")),
     ("partners.c", include_str!("c/partners.c")),

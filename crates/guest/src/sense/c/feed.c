@@ -8,51 +8,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <time.h>
-#include <sound/asound.h>
-
-#define RATE 48000
-#define CHANNELS 2
-#define FRAME_BYTES (CHANNELS * 2)
-#define PERIOD_FRAMES 2400
-#define BUFFER_FRAMES (4 * PERIOD_FRAMES)
-
-static void choose(struct snd_pcm_hw_params *params, int what, unsigned int value)
-{
-	struct snd_interval *interval = &params->intervals[what - SNDRV_PCM_HW_PARAM_FIRST_INTERVAL];
-
-	interval->min = interval->max = value;
-	interval->integer = 1;
-}
-
-static void choose_kind(struct snd_pcm_hw_params *params, int what, unsigned int value)
-{
-	struct snd_mask *mask = &params->masks[what - SNDRV_PCM_HW_PARAM_FIRST_MASK];
-
-	memset(mask, 0, sizeof(*mask));
-	mask->bits[value / 32] = 1U << value % 32;
-}
-
-/* Anything goes but what is chosen. */
-static int set_hardware(int card)
-{
-	struct snd_pcm_hw_params params = { .rmask = ~0U };
-	int i;
-
-	memset(params.masks, 0xff, sizeof(params.masks));
-	for (i = 0; i <= SNDRV_PCM_HW_PARAM_LAST_INTERVAL - SNDRV_PCM_HW_PARAM_FIRST_INTERVAL; i++)
-		params.intervals[i].max = ~0U;
-	choose_kind(&params, SNDRV_PCM_HW_PARAM_ACCESS, SNDRV_PCM_ACCESS_MMAP_INTERLEAVED);
-	choose_kind(&params, SNDRV_PCM_HW_PARAM_FORMAT, SNDRV_PCM_FORMAT_S16_LE);
-	choose_kind(&params, SNDRV_PCM_HW_PARAM_SUBFORMAT, SNDRV_PCM_SUBFORMAT_STD);
-	choose(&params, SNDRV_PCM_HW_PARAM_CHANNELS, CHANNELS);
-	choose(&params, SNDRV_PCM_HW_PARAM_RATE, RATE);
-	choose(&params, SNDRV_PCM_HW_PARAM_PERIOD_SIZE, PERIOD_FRAMES);
-	choose(&params, SNDRV_PCM_HW_PARAM_BUFFER_SIZE, BUFFER_FRAMES);
-	return ioctl(card, SNDRV_PCM_IOCTL_HW_PARAMS, &params);
-}
+#include "card.h"
 
 static int set_software(int card)
 {
@@ -75,7 +33,7 @@ int main(int argc, char **argv)
 	struct pollfd room = { .fd = card, .events = POLLOUT };
 	char *samples;
 
-	if (card < 0 || set_hardware(card) || set_software(card)) {
+	if (card < 0 || set_hardware(card, SNDRV_PCM_ACCESS_MMAP_INTERLEAVED) || set_software(card)) {
 		perror("open and set up the card");
 		return 1;
 	}

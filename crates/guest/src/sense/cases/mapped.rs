@@ -15,7 +15,7 @@ use crate::{
     system,
 };
 
-const FEED: &str = include_str!("../c/feed.c");
+const FEED: &[(&str, &str)] = &[("card.h", include_str!("../c/card.h")), ("feed.c", include_str!("../c/feed.c"))];
 const PLAYBACK: &str = "/dev/snd/pcmC0D0p";
 /// Longer than attention lasts: what comes with the start is over.
 const WHILE_MS: u64 = 5000;
@@ -26,7 +26,7 @@ pub fn all() -> Vec<Case> {
 
 fn feed(stage: &mut Stage) -> Result<()> {
     system::wait_for_path(PLAYBACK, 20)?;
-    let program = program::compile(&stage.dir, "feed", FEED)?;
+    let program = program::compile_files(&stage.dir, "feed", FEED)?;
     let mut player = Program::start(Command::new(program).arg(PLAYBACK), None, stage.dir.join("feed.log"))?;
     player.prints(1)?;
     clock::sleep_ms(WHILE_MS);
@@ -43,7 +43,7 @@ fn feed(stage: &mut Stage) -> Result<()> {
 /// Nobody will hear what is only prepared.
 fn never_starts(stage: &mut Stage) -> Result<()> {
     system::wait_for_path(PLAYBACK, 20)?;
-    let program = program::compile(&stage.dir, "feed", FEED)?;
+    let program = program::compile_files(&stage.dir, "feed", FEED)?;
     let mut command = Command::new(program);
     command.args([PLAYBACK, "prepared"]);
     let mut player = Program::start(&mut command, None, stage.dir.join("prepared.log"))?;

@@ -1,15 +1,7 @@
 //! What is promised and not kept today. These checks fail, and stay.
 
 /// Checks of the full form by name, and why each fails: what was measured last, on 7.2.13 where the name says "default", and the cause.
-const MISSED: [(&str, &str); 21] = [
-    (
-        "no_gain_by_sound_default",
-        "1.90 of 1.05: each period that is heard, or is about to be, is a request with a budget of its own, and the cgroup owes a turn at most",
-    ),
-    (
-        "no_gain_by_cgroups_default",
-        "1.16 of 1.05 by tasks that change between cgroups of their own each millisecond; not traced: shares go by a count that is up to 0.1 s old",
-    ),
+const MISSED: [(&str, &str); 19] = [
     (
         "typing_in_one_cgroup_is_as_fast_as_alone_under_eevdf_at_none_default",
         "the median is 1.065 to 1.08 of 1.05: some ten wake-ups by the core of sched_ext, 1,100 instructions each; the longest, the first one, 1.04 to 1.07",
