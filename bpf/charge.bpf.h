@@ -158,7 +158,8 @@ static __always_inline int charge_to(struct task_struct *p, struct task_ctx *tct
 		}
 		/* It may have read in the middle of its turn, or its attention may have ended. */
 		tctx->lane = lane = mono ? lane_of_turn(p, tctx, mono, ran, waited, standing) : plain_lane(p, tctx);
-		tctx->queued_ns = 0;
+		if (!progress_lost_turn(waited, ran, longest_wait_ns))
+			tctx->queued_ns = 0;
 	}
 	if (nr_limits && tctx->group)
 		charge_limits(tctx->group, ran, scx_bpf_now());

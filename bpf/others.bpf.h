@@ -91,12 +91,32 @@ __noinline int leave_owed(struct task_ctx *tctx __arg_nonnull)
 	return 0;
 }
 
+/* Queues @p among the overdue tasks of @domain. */
+static __always_inline void enqueue_overdue(struct task_struct *p, u32 domain, u64 enq_flags)
+{
+	rare_fills(RARE_OVERDUE);
+	scx_bpf_dsq_insert(p, queue_in(DSQ_OVERDUE, domain, 0), slice_ns, enq_flags);
+}
+
 /* Queues @p, whose party is lost, among the overdue tasks. */
 static __always_inline int enqueue_lost(struct task_struct *p, u64 enq_flags)
 {
-	rare_fills(RARE_OVERDUE);
-	scx_bpf_dsq_insert(p, queue_in(DSQ_OVERDUE, domain_of(scx_bpf_task_cpu(p)), 0), slice_ns, enq_flags);
+	enqueue_overdue(p, domain_of(scx_bpf_task_cpu(p)), enq_flags);
 	return 0;
+}
+
+/* Queues @p, which was overdue and lost its turn (progress_lost_turn()), before all others of its @domain that are, or of its CPU. */
+static __always_inline void enqueue_overdue_again(struct task_struct *p, u32 domain, u64 enq_flags)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu_ctx *cctx = has_more_cpus() && p->nr_cpus_allowed == 1 ? cpu_ctx_of(cpu) : NULL;
+
+	if (!cctx) {
+		enqueue_overdue(p, domain, enq_flags | SCX_ENQ_HEAD);
+		return;
+	}
+	__sync_fetch_and_or(&cctx->pinned, 1);
+	scx_bpf_dsq_insert(p, pinned_queue(cpu, 0), slice_ns, enq_flags | SCX_ENQ_HEAD);
 }
 
 /*
@@ -211,8 +231,12 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	if (!wakes_up && tctx->handed_vtime)
 		tctx->handed_vtime = vtime;
 	tctx->lane = lane;
-	tctx->queued_ns = now;
 	count_sched(CNT_OTHER);
+	if (!wakes_up && tctx->queued_ns && now - tctx->queued_ns >= longest_wait_ns && !is_kthread(p)) {
+		enqueue_overdue_again(p, domain, enq_flags);
+		return 0;
+	}
+	tctx->queued_ns = now;
 	if (lane == APPEASE_LANE_IDLE) {
 		rare_fills(RARE_IDLE);
 		scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_IDLE, domain, 0), slice_ns, vtime, enq_flags);

@@ -249,7 +249,7 @@ __noinline int charge_wholes(u32 group, u64 ran)
 }
 
 /* Charges @party, the one at @index, for @ran and for what it is due. */
-static __always_inline void charge_party(struct party *party, u32 index, u64 ran)
+__noinline int charge_party(struct party *party __arg_nonnull, u32 index, u64 ran)
 {
 	struct domain *domain = domain_at(domain_here());
 	u32 group = group_behind(index, party);
@@ -264,6 +264,7 @@ static __always_inline void charge_party(struct party *party, u32 index, u64 ran
 	/* What it has alone, it takes from nobody. */
 	if (group && !is_alone)
 		charge_wholes(group, ran);
+	return 0;
 }
 
 /* Brings the debt of @party up to date. Two CPUs at once may forget a part of it. */
