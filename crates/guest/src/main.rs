@@ -60,6 +60,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-sensing [PART]                  check who gets attention; only checks with PART in their names
        appease-guest check-abuse [--short | PART]          check that nobody gains CPU time by tricks; in the short form some,
                                                            with PART only those with it in their names
+       appease-guest check-guess                           check that a stranger guesses keys by chance alone
        appease-guest check-served [PART]                   the same behind programs that people use
        appease-guest check-programs                        check what the kernel's verifier had to do for ours
        appease-guest check-loads                           the same for each policy, and how long each takes to start
@@ -96,6 +97,8 @@ fn main() -> ExitCode {
         ["check-abuse"] => sense::abuse::check(false, ""),
         ["check-abuse", "--short"] => sense::abuse::check(true, ""),
         ["check-abuse", part] => sense::abuse::check(false, part),
+        ["check-guess"] => sense::guess::check(),
+        ["look-on", rest @ ..] => sense::guess::act(rest),
         ["check-served"] => sense::check_served(""),
         ["check-served", part] => sense::check_served(part),
         ["check-programs"] => verified::check(),

@@ -11,6 +11,7 @@ pub mod answer;
 mod cases;
 mod cgroup;
 pub mod device;
+pub mod guess;
 mod handling;
 mod hidraw;
 mod network;

@@ -17,7 +17,8 @@ use std::{fs::OpenOptions, io::Write};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use self::{chance::Chance, splats::Splats};
+pub use self::chance::Chance;
+use self::splats::Splats;
 use crate::{
     check::{Verdicts, figure},
     classes::carry_out,

@@ -58,6 +58,7 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         } else {
             checks.push(Check::on(kernel, "no_gain_by_tricks", no_gain_at_all));
         }
+        checks.push(Check::on(kernel, "keys_are_guessed_by_chance_alone", guess));
         checks.push(Check::on(kernel, "programs_are_served", programs));
         checks.push(Check::on(kernel, "kernel_threads_with_time_wait_for_a_pause", background));
         checks.push(Check::on(kernel, "nice_values_and_policies_keep_their_meaning", classes));
@@ -130,6 +131,11 @@ fn no_gain(machines: &Machines, kernel: &str, scheduler: &'static str, family: &
 fn no_gain_at_all(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
     let [run] = machines.good_runs([Spec::new("abuse", "appease", "none").on(kernel)])?;
     none_failed(run).map(drop)
+}
+
+/// What a stranger can tell of keys by all that is shown: the guest's own checks.
+fn guess(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("guess", "appease", "none").on(kernel)).map(drop)
 }
 
 /// Who is served behind programs that people use: the guest's own checks.

@@ -17,7 +17,7 @@ pub use nice::NICE_KERNEL;
 use crate::machines::{Form, Machines};
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 23] = [
+pub const SHORT: [&str; 24] = [
     "abuse",
     "apache",
     "background",
@@ -28,6 +28,7 @@ pub const SHORT: [&str; 23] = [
     "cores",
     "cost",
     "cpus",
+    "guess",
     "isolated",
     "late",
     "leaving",
