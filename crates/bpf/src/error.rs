@@ -82,6 +82,14 @@ pub enum Error {
          (\"integrity\" is fine)"
     )]
     Lockdown,
+    /// Our own memory does not do.
+    #[error(
+        "{mib} MiB of memory for the kernel's types are not to be had: raise the limit of this process (ulimit -v)"
+    )]
+    NoMemory {
+        /// How much was wanted.
+        mib: u64,
+    },
     /// There is no process with this id.
     #[error("there is no process {0}: look for it with pgrep or ps")]
     NoSuchProcess(u32),

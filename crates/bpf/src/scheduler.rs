@@ -93,6 +93,18 @@ pub struct Scheduler {
     _link: Link,
 }
 
+/// The kernel's types.
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// What reads them takes as much again for what it makes of them.
+const BTF_TIMES: u64 = 2;
+
+/// Whether there is memory for the kernel's types: `scx_utils` reads them when it is first asked about one, and panics without.
+fn must_have_memory() -> Result<(), Error> {
+    let bytes = fs::metadata(BTF).map_err(|_| Error::NoBtf)?.len() * BTF_TIMES;
+    let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+    Vec::<u8>::new().try_reserve_exact(wanted).map_err(|_| Error::NoMemory { mib: bytes >> 20 })
+}
+
 /// Whether the kernel calls a scheduler's callback of this name: those for cgroups, if it was built with `CONFIG_EXT_GROUP_SCHED`.
 fn has_op(name: &str) -> bool {
     compat::struct_has_field("sched_ext_ops", name).unwrap_or(false)
@@ -119,6 +131,7 @@ impl Scheduler {
         sense: &SenseOptions,
         options: &SchedOptions,
     ) -> Result<SchedSkel<'static>, Error> {
+        must_have_memory()?;
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let no_options = None::<libbpf_rs::libbpf_sys::bpf_object_open_opts>;
         let mut open = scx_ops_open!(SchedSkelBuilder::default(), storage, appease_ops, no_options)
