@@ -194,7 +194,7 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 	/* Who says that it is batch work is in no hurry when it wakes up. */
 	bool hurries = p->policy != SCHED_BATCH_POLICY;
 	u32 lane = plain_lane(p, tctx), index, domain;
-	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, is_called = wakes_up && is_interrupt(), stays = false;
+	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, is_called = wakes_up && is_interrupt(), stays = false, lost;
 	struct task_ctx *by = NULL;
 	u64 credit = hurries ? slice_ns : 0, lag = credit, vtime, deadline, left;
 	struct party *party;
@@ -232,11 +232,13 @@ __noinline int enqueue_other(struct task_struct *p __arg_trusted, struct task_ct
 		tctx->handed_vtime = vtime;
 	tctx->lane = lane;
 	count_sched(CNT_OTHER);
-	if (!wakes_up && tctx->queued_ns && now - tctx->queued_ns >= longest_wait_ns && !is_kthread(p)) {
+	lost = !wakes_up && tctx->queued_ns && now - tctx->queued_ns >= longest_wait_ns && !is_kthread(p);
+	/* Once: or who yields after a moment would have a turn again and again. */
+	tctx->queued_ns = now;
+	if (lost) {
 		enqueue_overdue_again(p, domain, enq_flags);
 		return 0;
 	}
-	tctx->queued_ns = now;
 	if (lane == APPEASE_LANE_IDLE) {
 		rare_fills(RARE_IDLE);
 		scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_IDLE, domain, 0), slice_ns, vtime, enq_flags);
