@@ -39,9 +39,9 @@
  * turn each, three seconds in all, before the single one ran again. With the virtual time of the
  * chosen party as the clock, four CPUs that chose the same party carried the clock away.
  *
- * Limits: S and M come from the last count, which is up to a tenth of a second old; so a cgroup as a whole keeps what it lacks for that long,
- * also one that slept. Tasks of the
- * root count alike, whatever their nice values, by the part of that time in which they want the CPU.
+ * Limits: S and M come from the last count, which is up to a tenth of a second old; so a cgroup as a whole keeps what it lacks for
+ * that long, also one that slept. Tasks of the root count alike, whatever their nice values, by the part of that time in which they
+ * want the CPU.
  */
 #ifndef APPEASE_POLICY_PARTY_H
 #define APPEASE_POLICY_PARTY_H
@@ -88,17 +88,13 @@ static inline u64 party_charge(u64 ran_ns, u64 scale)
 /* Virtual time of a cgroup as a whole, which came to @vtime, when one of its tasks queues up where the clock stands at @clock. */
 static inline u64 party_whole(u64 vtime, u64 clock)
 {
-	u64 floor = clock - PARTY_COUNT_NS;
-
-	return policy_before(vtime, floor) ? floor : vtime;
+	return progress_catch_up(vtime, clock, PARTY_COUNT_NS);
 }
 
 /* Virtual time of a party at @vtime in a cgroup that has come to @whole. */
 static inline u64 party_floor(u64 vtime, u64 whole, u64 slice_ns, u32 cpus)
 {
-	u64 floor = whole - PARTY_TURNS * slice_ns * cpus;
-
-	return policy_before(vtime, floor) ? floor : vtime;
+	return progress_catch_up(vtime, whole, PARTY_TURNS * slice_ns * cpus);
 }
 
 #endif

@@ -328,8 +328,9 @@ static inline u64 progress_next_overdue(u64 due_ns, u64 now_ns, u64 slice_ns)
 }
 
 /*
- * Whether a task that had waited for @waited_ns lost its turn, of @ran_ns: it was overdue, and had next to nothing of it. A timer's interrupt may take all of a
- * turn of half a millisecond. (Of 2,000 processes on a CPU, one then waited for all others once more, for 9.9 s in all.)
+ * Whether a task that had waited for @waited_ns lost its turn, of @ran_ns: it was overdue, and had next to nothing of it. A timer's
+ * interrupt may take all of a turn of half a millisecond. (Of 2,000 processes on a CPU, one then waited for all others once more,
+ * for 9.9 s in all.)
  */
 static inline bool progress_lost_turn(u64 waited_ns, u64 ran_ns, u64 limit_ns)
 {
