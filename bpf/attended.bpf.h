@@ -710,14 +710,15 @@ static __always_inline bool carries_on(u64 mono, u64 *key)
 
 /*
  * Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now; one that works
- * at length a little later. A background one that begins anew waits while somebody is served, see appease_dispatch(); unless an
- * attended task waits for it.
+ * at length a little later, and so a background one that makes way: khugepaged, as if asked for now, went before an X server that had just passed
+ * a key on, and worked for 6 ms. A background one that begins anew waits while somebody is served, see appease_dispatch(); unless an attended
+ * task waits for it.
  */
 __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono, u64 enq_flags)
 {
 	struct cpu_ctx *cctx = cpu_ctx_of_task(p);
 	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, background = is_background(p);
-	bool is_long = !background && works_long(p, tctx), displaces = cctx && goes_first(tctx, cctx);
+	bool is_long = background || works_long(p, tctx), displaces = cctx && goes_first(tctx, cctx);
 	struct standing standing;
 	u64 key, at_ns = mono;
 
@@ -728,7 +729,7 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 			return 0;
 		displaces = true;
 	} else {
-		if (displaces && !is_long && !background) {
+		if (displaces && !is_long) {
 			enqueue_first(p, cctx, enq_flags);
 			return 0;
 		}
