@@ -400,7 +400,7 @@ _Static_assert(sizeof(struct appease_news) == 16, "appease_news");
 /* A realtime thread that lets nobody else have its CPU. */
 struct appease_hog {
 	u32 tid;	/* 0: those that stand back have to go on, as the CPU is kept still */
-	u32 pad;
+	u32 heir_of;	/* not 0: it began while that one stood back, as its child or a child's, and inherited that */
 	u64 began_ticks;	/* as in /proc/TID/stat */
 };
 _Static_assert(sizeof(struct appease_hog) == 16, "appease_hog");

@@ -33,6 +33,9 @@ const volatile bool guards;
 /* Five times what it takes to find a lock-out. */
 #define DOUBT_NS 1000000000ULL
 
+/* More than a process makes in a turn of LONGEST (reserve/guard.rs). */
+#define HEIRS 4096
+
 /* The kernel shows processes' beginnings in ticks of so long (proc(5)). */
 #define USER_TICK_NS 10000000ULL
 
@@ -74,8 +77,16 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
+	__uint(max_entries, HEIRS * 16);
 } hogs SEC(".maps");
+
+/* Whose children inherit that they stand back: those whom user space has stand back, and their heirs; of whom. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, HEIRS);
+	__type(key, u32);
+	__type(value, u32);
+} standing_back SEC(".maps");
 
 static __always_inline bool is_realtime(const struct task_struct *p)
 {
@@ -92,9 +103,41 @@ static __always_inline void tell_hog(const struct task_struct *p)
 		return;
 	}
 	hog->tid = p ? p->pid : 0;
-	hog->pad = 0;
+	hog->heir_of = 0;
 	hog->began_ticks = p ? p->start_boottime / USER_TICK_NS : 0;
 	bpf_ringbuf_submit(hog, BPF_RB_FORCE_WAKEUP);
+}
+
+/*
+ * @p begins. The class in which its parent stands back is no class of its own: user space takes it back once the parent has its own again. A look
+ * at children from there would miss who began during the look, and those whose parent is gone.
+ */
+static __always_inline void tell_heir(const struct task_struct *p)
+{
+	const struct task_struct *parent = bpf_get_current_task_btf();
+	u32 parent_tid = parent->pid, tid = p->pid, *of;
+	bool is_late = parent->policy != SCHED_IDLE_POLICY;
+	struct appease_hog *hog;
+
+	if (!guards || p->policy != SCHED_IDLE_POLICY || parent_tid == tid)
+		return;
+	of = bpf_map_lookup_elem(&standing_back, &parent_tid);
+	/* Its parent stood back when it was copied, and no longer does. */
+	if (!of && is_late)
+		of = &parent_tid;
+	if (!of)
+		return;
+	hog = bpf_ringbuf_reserve(&hogs, sizeof(*hog), 0);
+	if (!hog) {
+		count_sched(CNT_HOGS_NOT_TOLD);
+		return;
+	}
+	hog->tid = tid;
+	hog->heir_of = *of;
+	hog->began_ticks = p->start_boottime / USER_TICK_NS;
+	bpf_map_update_elem(&standing_back, &tid, of, BPF_ANY);
+	/* Others are read when the turn ends. */
+	bpf_ringbuf_submit(hog, is_late ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }
 
 /* What tasks of ours had of a CPU. While a realtime task has it, all that they ran is charged. */

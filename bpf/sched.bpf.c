@@ -848,6 +848,7 @@ void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 	struct task_ctx *tctx = try_task_ctx(p);
 	struct party *party = tctx ? try_party(tctx->party) : NULL;
 
+	tell_heir(p);
 	if (!tctx || !party)
 		return;
 	tctx->ran_ns = p->se.sum_exec_runtime;

@@ -278,8 +278,11 @@ impl Scheduler {
     /// # Errors
     /// When there are no descriptors left.
     pub fn hogs(&self) -> Result<HogNews, Error> {
-        let map = MapHandle::try_from(&self.skel.maps.hogs);
-        map.map(HogNews).map_err(|e| Error::libbpf("share the ring of realtime programs", e))
+        let maps = &self.skel.maps;
+        let handles =
+            MapHandle::try_from(&maps.hogs).and_then(|ring| Ok((ring, MapHandle::try_from(&maps.standing_back)?)));
+        let (ring, standing_back) = handles.map_err(|e| Error::libbpf("share the ring of realtime programs", e))?;
+        Ok(HogNews { ring, standing_back })
     }
 
     /// CPU time by lane of the process `pid`, all its living threads together.

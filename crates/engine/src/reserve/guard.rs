@@ -2,15 +2,18 @@
 //!
 //! The scheduler tells which realtime thread locks others out of a CPU (`bpf/reserve.bpf.h`). A thread of ours that goes before all
 //! realtime ones has it stand back for 10 ms of each 200 ms, behind all who wait: the twentieth that the kernel's own servers give. Then it gives
-//! back what the thread had, unless somebody else has changed that meanwhile. What it started meanwhile has then what it would have inherited.
+//! back what the thread had, unless somebody else has changed that meanwhile. What it started meanwhile has then what it would have inherited:
+//! the scheduler tells of each. A start after a kill has only the kernel's list of children.
 //!
 //! That thread logs nothing and shares no lock: whoever holds one may be locked out itself, and would wait for us. Nothing is changed
 //! of which there is no record: a daemon that is killed leaves it to its next start, or to `appease restore`.
 
 use std::{
+    collections::BTreeMap,
     fmt::Write as _,
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
+    mem,
     os::unix::net::UnixStream,
     path::{Path, PathBuf},
     sync::{
@@ -56,6 +59,29 @@ pub(crate) trait Threads {
     fn born(&self, tid: u32) -> Vec<u32>;
     /// Now, in ticks since the machine's start.
     fn now(&self) -> u64;
+}
+
+/// What the scheduler tells.
+pub(crate) trait News {
+    /// What is new.
+    fn read(&self) -> Vec<Lockout>;
+    /// Tell who begins of this thread, in the class behind all others, and of those.
+    fn follow(&self, tid: u32) -> io::Result<()>;
+    fn unfollow(&self, tid: u32);
+}
+
+impl News for Hogs {
+    fn read(&self) -> Vec<Lockout> {
+        Hogs::read(self).unwrap_or_default()
+    }
+
+    fn follow(&self, tid: u32) -> io::Result<()> {
+        Hogs::follow(self, tid).map_err(io::Error::other)
+    }
+
+    fn unfollow(&self, tid: u32) {
+        Hogs::unfollow(self, tid);
+    }
 }
 
 /// This machine's.
@@ -123,22 +149,34 @@ impl Held {
         if threads.began(tid) != Some(began) {
             return Ok(false);
         }
-        self.give_to_heirs(threads);
         let is_ours = threads.class(tid) == Some(self.class.last());
         if is_ours { threads.set_class(tid, self.class).map(|()| true) } else { Ok(false) }
     }
 
-    /// To those that began meanwhile, and so inherited what their parent had for a moment.
-    fn give_to_heirs(&self, threads: &impl Threads) {
-        let inherited = Class { resets_on_fork: false, ..self.class.last() };
-        let due = if self.class.resets_on_fork { USUAL } else { self.class };
+    /// What those have that begin as its children.
+    fn due(&self) -> Class {
+        if self.class.resets_on_fork { USUAL } else { self.class }
+    }
+
+    /// To its children that began meanwhile, when nobody has told of them.
+    fn give_to_children(&self, threads: &impl Threads) {
+        if threads.began(self.hog.tid) != Some(self.hog.began) {
+            return;
+        }
         for tid in threads.born(self.hog.tid) {
-            let is_heir = threads.began(tid).is_some_and(|began| began >= self.since);
-            if is_heir && threads.class(tid) == Some(inherited) {
-                // One that has ended needs nothing.
-                let _ = threads.set_class(tid, due);
+            if let Some(began) = threads.began(tid).filter(|began| *began >= self.since) {
+                give_to_heir(threads, Hog { tid, began }, self.due());
             }
         }
+    }
+}
+
+/// Gives a thread what it would have begun with, had its parent not stood back.
+fn give_to_heir(threads: &impl Threads, heir: Hog, due: Class) {
+    let inherited = Class { resets_on_fork: false, ..due.last() };
+    if threads.began(heir.tid) == Some(heir.began) && threads.class(heir.tid) == Some(inherited) {
+        // One that has ended needs nothing.
+        let _ = threads.set_class(heir.tid, due);
     }
 }
 
@@ -154,19 +192,43 @@ struct Account {
     last: AtomicU32,
 }
 
+/// The file in which is written who stands back.
+fn open_record(run_dir: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(record(run_dir))
+}
+
 /// A turn of those who were locked out.
-struct Turn<T> {
+struct Turn<T, N> {
     threads: T,
+    news: N,
     record: File,
     line: String,
     held: Vec<Held>,
+    /// Who began meanwhile, and of whom.
+    heirs: Vec<(u32, Hog)>,
+    /// What those are due who began of these threads, in the last turn that has ended.
+    due: BTreeMap<u32, Class>,
+    /// What was told besides when that one ended.
+    untold: Vec<Lockout>,
     account: Arc<Account>,
 }
 
-impl<T: Threads> Turn<T> {
-    fn new(threads: T, run_dir: &Path, account: Arc<Account>) -> io::Result<Self> {
-        let record = OpenOptions::new().create(true).append(true).open(record(run_dir))?;
-        Ok(Self { threads, record, line: String::new(), held: Vec::new(), account })
+impl<T: Threads, N: News> Turn<T, N> {
+    fn new(threads: T, news: N, record: File, account: Arc<Account>) -> Self {
+        let (line, held, heirs, due, untold) = Default::default();
+        Self { threads, news, record, line, held, heirs, due, untold, account }
+    }
+
+    /// What is new of lock-outs.
+    fn lockouts(&mut self) -> Vec<Lockout> {
+        let mut lockouts = mem::take(&mut self.untold);
+        for lockout in self.news.read() {
+            match lockout {
+                Lockout::Heir { of, heir } => self.heirs.push((of, heir)),
+                other => lockouts.push(other),
+            }
+        }
+        lockouts
     }
 
     /// Has a thread stand back; whether it does.
@@ -178,9 +240,11 @@ impl<T: Threads> Turn<T> {
         let held = Held { hog, class, since: self.threads.now() };
         self.line.clear();
         held.write(&mut self.line);
-        if self.record.write_all(self.line.as_bytes()).is_err()
-            || self.threads.set_class(hog.tid, class.last()).is_err()
-        {
+        if self.record.write_all(self.line.as_bytes()).is_err() || self.news.follow(hog.tid).is_err() {
+            return false;
+        }
+        if self.threads.set_class(hog.tid, class.last()).is_err() {
+            self.news.unfollow(hog.tid);
             return false;
         }
         self.account.turns.fetch_add(u64::from(self.held.is_empty()), Ordering::Relaxed);
@@ -190,32 +254,55 @@ impl<T: Threads> Turn<T> {
     }
 
     fn end(&mut self) {
-        let threads = &self.threads;
-        let refused = self.held.drain(..).filter(|held| held.give_back(threads).is_err()).count();
+        let mut refused = false;
+        self.due.clear();
+        for held in mem::take(&mut self.held) {
+            refused |= held.give_back(&self.threads).is_err();
+            self.news.unfollow(held.hog.tid);
+            self.due.insert(held.hog.tid, held.due());
+        }
+        // From here on nobody else begins behind all others, but of heirs.
+        self.untold = self.lockouts();
+        while !self.heirs.is_empty() {
+            self.settle();
+            self.untold = self.lockouts();
+        }
         // What the kernel refuses now stays on record for the next start.
-        if refused == 0 {
+        if !refused {
             let _ = self.record.set_len(0);
+        }
+    }
+
+    /// Gives heirs what they are due, when those of whom they began have their own again.
+    fn settle(&mut self) {
+        for (of, heir) in mem::take(&mut self.heirs) {
+            if let Some(&due) = self.due.get(&of) {
+                give_to_heir(&self.threads, heir, due);
+                self.due.insert(heir.tid, due);
+            }
+            self.news.unfollow(heir.tid);
         }
     }
 }
 
 /// Gives turns until `stopped` is closed.
-fn give_turns<T: Threads>(turn: &mut Turn<T>, hogs: &Hogs, stopped: &UnixStream) {
+fn give_turns<T: Threads>(turn: &mut Turn<T, Hogs>, stopped: &UnixStream) {
     let own = gettid().as_raw_nonzero().get().unsigned_abs();
     let (mut began, mut ends) = (Instant::now(), None::<Instant>);
     loop {
         let left = ends.map(|end| end.saturating_duration_since(Instant::now()));
         let timeout = left.and_then(|left| Timespec::try_from(left).ok());
-        let hog_news = hogs.fd();
+        let hog_news = turn.news.fd();
         let mut polled = [PollFd::new(&hog_news, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
-        if poll(&mut polled, timeout.as_ref()).is_ok() && !polled[1].revents().is_empty() {
+        let is_stopped = poll(&mut polled, timeout.as_ref()).is_ok() && !polled[1].revents().is_empty();
+        if is_stopped {
             return turn.end();
         }
         if ends.is_some_and(|end| end <= Instant::now()) {
             turn.end();
             ends = None;
         }
-        for lockout in hogs.read().unwrap_or_default() {
+        for lockout in turn.lockouts() {
             let now = Instant::now();
             let Lockout::By(hog) = lockout else {
                 ends = ends.map(|_| (now + TURN).min(began + LONGEST));
@@ -229,6 +316,10 @@ fn give_turns<T: Threads>(turn: &mut Turn<T>, hogs: &Hogs, stopped: &UnixStream)
                 began = if ends.is_some() { began } else { now };
                 ends = Some((now + TURN).min(began + LONGEST));
             }
+        }
+        // Late ones of the last turn.
+        if ends.is_none() {
+            turn.settle();
         }
     }
 }
@@ -248,7 +339,7 @@ impl Guard {
     /// Listens to `news` from now on.
     pub(crate) fn start(news: HogNews, run_dir: &Path) -> io::Result<Self> {
         let account = Arc::<Account>::default();
-        let mut turn = Turn::new(KernelThreads::new(), run_dir, Arc::clone(&account))?;
+        let (record, counts) = (open_record(run_dir)?, Arc::clone(&account));
         let (stop, stopped) = UnixStream::pair()?;
         let (begin, begun) = mpsc::sync_channel(1);
         let thread = thread::Builder::new().name("appease-guard".into()).spawn(move || {
@@ -261,7 +352,7 @@ impl Guard {
             let _ = begin.send(goes_first);
             drop(begin);
             if may {
-                give_turns(&mut turn, &hogs, &stopped);
+                give_turns(&mut Turn::new(KernelThreads::new(), hogs, record, counts), &stopped);
             }
         })?;
         let guard = Self { stop: Some(stop), thread: Some(thread), account, run_dir: run_dir.into(), named: 0 };
@@ -332,7 +423,10 @@ pub(crate) fn take_back_of(threads: &impl Threads, text: &str) -> usize {
     let mut given = 0;
     for held in text.split_inclusive('\n').filter_map(Held::parse) {
         match held.give_back(threads) {
-            Ok(is_given) => given += usize::from(is_given),
+            Ok(is_given) => {
+                held.give_to_children(threads);
+                given += usize::from(is_given);
+            }
             Err(error) => warn!("thread {} has not got back its realtime priority: {error}", held.hog.tid),
         }
     }
@@ -341,7 +435,7 @@ pub(crate) fn take_back_of(threads: &impl Threads, text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::RefCell, collections::BTreeMap, io::ErrorKind, rc::Rc};
+    use std::{cell::RefCell, collections::BTreeSet, io::ErrorKind, rc::Rc};
 
     use super::*;
 
@@ -389,9 +483,34 @@ mod tests {
         }
     }
 
-    fn turn(fake: &Fake, run_dir: &Path) -> Turn<Fake> {
-        Turn::new(fake.clone(), run_dir, Arc::default()).expect("a record")
+    /// What the scheduler is about to tell at each look, and whom it follows.
+    #[derive(Clone, Default)]
+    struct Told {
+        looks: Rc<RefCell<Vec<Vec<Lockout>>>>,
+        followed: Rc<RefCell<BTreeSet<u32>>>,
     }
+
+    impl News for Told {
+        fn read(&self) -> Vec<Lockout> {
+            let mut looks = self.looks.borrow_mut();
+            if looks.is_empty() { Vec::new() } else { looks.remove(0) }
+        }
+
+        fn follow(&self, tid: u32) -> io::Result<()> {
+            self.followed.borrow_mut().insert(tid);
+            Ok(())
+        }
+
+        fn unfollow(&self, tid: u32) {
+            self.followed.borrow_mut().remove(&tid);
+        }
+    }
+
+    fn turn(fake: &Fake, run_dir: &Path) -> Turn<Fake, Told> {
+        Turn::new(fake.clone(), Told::default(), open_record(run_dir).expect("a record"), Arc::default())
+    }
+
+    const IDLE: Class = Class { policy: 5, priority: 0, resets_on_fork: false };
 
     #[test]
     fn who_stands_back_gets_back_all_that_it_had() {
@@ -420,18 +539,42 @@ mod tests {
 
     #[test]
     fn what_began_meanwhile_has_what_it_would_have_inherited() {
-        let idle = Class { policy: 5, priority: 0, resets_on_fork: false };
         for (resets_on_fork, due) in [(true, USUAL), (false, Class { resets_on_fork: false, ..FIFO })] {
             let fake = Fake::with(HOG, Class { resets_on_fork, ..FIFO });
             let run_dir = tempfile::tempdir().expect("a directory");
             let mut turn = turn(&fake, run_dir.path());
             assert!(turn.hold_back(HOG));
-            for (tid, began, class) in [(8, 74, idle), (9, 75, idle), (10, 76, DEADLINE)] {
-                fake.put(Hog { tid, began }, class);
+            assert!(turn.news.followed.borrow().contains(&7), "its children are told from now on");
+            let heir = |tid| Hog { tid, began: 75 };
+            for (tid, class) in [(8, IDLE), (9, DEADLINE), (10, IDLE), (11, IDLE), (12, IDLE)] {
+                fake.put(heir(tid), class);
             }
+            // One of another number before, one that began while the first were looked after, and one of another parent.
+            let told = |of, heir| Lockout::Heir { of, heir };
+            let first =
+                vec![told(7, heir(8)), told(7, heir(9)), told(7, Hog { began: 74, ..heir(10) }), Lockout::GoesOn];
+            let later = vec![told(8, heir(11)), told(6, heir(12)), Lockout::By(heir(12))];
+            *turn.news.looks.borrow_mut() = vec![first, later];
             turn.end();
-            assert_eq!([8, 9, 10].map(|tid| fake.class(tid)), [idle, due, DEADLINE].map(Some));
+            let found = [7, 8, 9, 10, 11, 12].map(|tid| fake.class(tid));
+            assert_eq!(found, [Class { resets_on_fork, ..FIFO }, due, DEADLINE, IDLE, due, IDLE].map(Some));
+            assert!(turn.news.followed.borrow().is_empty(), "nobody is told any more");
+            assert_eq!(turn.lockouts(), [Lockout::GoesOn, Lockout::By(heir(12))], "what else was told is not lost");
         }
+    }
+
+    #[test]
+    fn who_was_on_its_way_when_the_turn_ended_gets_it_too() {
+        let (fake, run_dir) = (Fake::with(HOG, FIFO), tempfile::tempdir().expect("a directory"));
+        let mut turn = turn(&fake, run_dir.path());
+        assert!(turn.hold_back(HOG));
+        turn.end();
+        let heir = Hog { tid: 8, began: 76 };
+        fake.put(heir, IDLE);
+        *turn.news.looks.borrow_mut() = vec![vec![Lockout::Heir { of: 7, heir }]];
+        assert_eq!(turn.lockouts(), []);
+        turn.settle();
+        assert_eq!(fake.class(8), Some(USUAL));
     }
 
     #[test]
@@ -451,10 +594,13 @@ mod tests {
         fake.put(other, FIFO);
         let mut turn = turn(&fake, run_dir.path());
         assert!(turn.hold_back(HOG) && turn.hold_back(other));
+        // What began meanwhile, and before.
+        fake.put(Hog { tid: 9, began: 75 }, IDLE);
+        fake.put(Hog { tid: 10, began: 74 }, IDLE);
         // A later thread of that number, which chose the same class.
         fake.put(Hog { began: 90, ..other }, FIFO.last());
         assert_eq!(take_back_on(&fake, run_dir.path()).ok(), Some(1));
-        assert_eq!((fake.class(7), fake.class(8)), (Some(FIFO), Some(FIFO.last())));
+        assert_eq!([7, 8, 9, 10].map(|tid| fake.class(tid)), [FIFO, FIFO.last(), USUAL, IDLE].map(Some));
         assert_eq!(fs::read_dir(run_dir.path()).expect("a directory").count(), 0, "the record goes");
         assert_eq!(take_back_on(&fake, run_dir.path()).ok(), Some(0));
     }

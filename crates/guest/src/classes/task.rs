@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use rustix::process::{Pid, setpriority_process};
+use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 
 use crate::{
     clock::{self, Deadline},
@@ -46,17 +46,21 @@ impl Task {
 
     /// Starts `program`, which need not be the first to run in the process, and waits until the process has this `name`.
     fn start(by: &str, program: &[&str], name: &str) -> Result<Self> {
-        let mut words = by.split_whitespace().chain(program.iter().copied());
+        Self::started(by.split_whitespace().chain(program.iter().copied()), name)
+    }
+
+    /// The same of a command of these words.
+    pub fn started<'a>(mut words: impl Iterator<Item = &'a str>, name: &str) -> Result<Self> {
         let first = words.next().context("no program given")?;
         let child = Command::new(first).args(words).stdin(Stdio::null()).spawn();
         let mut task = Self(child.with_context(|| format!("start {first}"))?);
         let deadline = Deadline::after_s(START_LIMIT_S);
         while fs::read_to_string(format!("/proc/{}/comm", task.pid())).is_ok_and(|comm| comm.trim() != name) {
             if let Some(status) = task.0.try_wait().context("look after a task")? {
-                bail!("{by} {name}: ended ({status})");
+                bail!("{first} for {name}: ended ({status})");
             }
             if deadline.has_passed() {
-                bail!("{by} {name}: did not run within {START_LIMIT_S} s");
+                bail!("{first} for {name}: did not run within {START_LIMIT_S} s");
             }
             clock::sleep_ms(5);
         }
@@ -164,6 +168,17 @@ impl Standing {
 /// The nice value of a process.
 pub fn nice_of(pid: u32) -> Result<i32> {
     Ok(Standing::read(&format!("/proc/{pid}")).with_context(|| format!("task {pid} is gone"))?.1.nice)
+}
+
+/// Number of a process's policy; nothing if it is gone.
+pub fn policy_of(pid: u32) -> Option<u32> {
+    Some(Standing::read(&format!("/proc/{pid}"))?.1.policy)
+}
+
+/// Ends a process that is no child of this one, if it is there.
+pub fn end(pid: u32) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let _ = pid.map(|pid| kill_process(pid, Signal::KILL));
 }
 
 /// Slice of a process in nanoseconds, where the kernel shows it.
