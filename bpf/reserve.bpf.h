@@ -135,7 +135,8 @@ static __always_inline void tell_heir(const struct task_struct *p)
 	hog->tid = tid;
 	hog->heir_of = *of;
 	hog->began_ticks = p->start_boottime / USER_TICK_NS;
-	bpf_map_update_elem(&standing_back, &tid, of, BPF_ANY);
+	/* Not of who stands back itself and was never ours: it is user space that has it change its class. */
+	bpf_map_update_elem(&standing_back, &tid, of, BPF_NOEXIST);
 	/* Others are read when the turn ends. */
 	bpf_ringbuf_submit(hog, is_late ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
 }

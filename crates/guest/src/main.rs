@@ -69,6 +69,7 @@ usage: appease-guest init                                  first process of a la
        appease-guest check-late                            check CPUs that come after our scheduler
        appease-guest check-gaps                            check CPUs whose numbers have gaps, or that have no tick
        appease-guest check-isolated                        check what is said where CPUs are isolated
+       appease-guest check-reserve                         check what a realtime program starts while it stands back
        appease-guest check-clock                           check clocks, the saving of power, and fast CPUs
        appease-guest check-turns                           check that the machine's CPUs have equal parts of it
        appease-guest check-leaving                         check what our scheduler leaves behind
@@ -108,6 +109,7 @@ fn main() -> ExitCode {
         ["check-late"] => classes::check_late(),
         ["check-gaps"] => classes::check_gaps(),
         ["check-isolated"] => classes::check_isolated(),
+        ["check-reserve"] => classes::check_reserve(),
         ["check-clock"] => classes::check_clock(),
         ["check-turns"] => classes::check_turns(),
         ["work", how @ ("plainly" | "with-timers")] => classes::work(how),

@@ -69,6 +69,14 @@ pub fn check_isolated() -> Result<()> {
     carry_out(boot::isolated)
 }
 
+/// `check-reserve`: what a realtime program starts while it stands back for others. Needs two CPUs.
+pub fn check_reserve() -> Result<()> {
+    carry_out(|verdicts| {
+        verdicts.tell("children of a realtime program begin with the usual policy", realtime::children_are_usual());
+        Ok(())
+    })
+}
+
 /// `check-clock`: what clock CPUs are asked for, the saving of power, and fast CPUs beside slow ones. Starts our scheduler itself; needs four CPUs.
 pub fn check_clock() -> Result<()> {
     carry_out(power::check)

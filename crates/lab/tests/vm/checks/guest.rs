@@ -82,6 +82,7 @@ pub(super) fn checks(extent: Extent) -> Vec<Check> {
         }
     }
     for kernel in extent.kernels {
+        checks.push(Check::on(kernel, "children_of_realtime_programs_keep_no_class_of_ours", reserve));
         for (cpus, caches, threads) in extent.of(&[(4, 1, 1)], &LOADED_ON) {
             let loads = move |machines: &Machines, kernel: &str| loads(machines, kernel, *cpus, *caches, *threads);
             let name = format!("every_policy_loads_on_{cpus}_cpus_with_{caches}_caches_and_{threads}_threads");
@@ -215,6 +216,11 @@ fn late_and_isolated(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
         checked(machines, Spec::new(scenario, "eevdf", "none").on(kernel).on_cpus(4).on_caches(2))?;
     }
     Ok(())
+}
+
+/// What a realtime program starts while it stands back: the guest's own checks. Where the kernel has the reserve, nobody does.
+fn reserve(machines: &Machines, kernel: &str) -> anyhow::Result<()> {
+    checked(machines, Spec::new("reserve", "appease", "none").on(kernel).on_cpus(2)).map(drop)
 }
 
 /// CPUs whose numbers have gaps, one of them alone in its cache, and some without a tick: the guest's own checks.

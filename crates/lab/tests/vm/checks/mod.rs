@@ -17,7 +17,7 @@ pub use nice::NICE_KERNEL;
 use crate::machines::{Form, Machines};
 
 /// The scenarios of the short form: the only ones whose images `make test` builds.
-pub const SHORT: [&str; 24] = [
+pub const SHORT: [&str; 25] = [
     "abuse",
     "apache",
     "background",
@@ -35,6 +35,7 @@ pub const SHORT: [&str; 24] = [
     "loads",
     "nice",
     "programs",
+    "reserve",
     "runaway",
     "scroll",
     "sense",
