@@ -710,9 +710,10 @@ static __always_inline bool carries_on(u64 mono, u64 *key)
 
 /*
  * Queues a kernel thread: before everything else, or among the attended tasks as if its work had been asked for now; one that works
- * at length a little later, and so a background one that makes way: khugepaged, as if asked for now, went before an X server that had just passed
- * a key on, and worked for 6 ms. A background one that begins anew waits while somebody is served, see appease_dispatch(); unless an attended
- * task waits for it.
+ * at length, or in the background, a little later. A background one that begins anew waits while somebody is served, see
+ * appease_dispatch(); unless an attended task waits for it.
+ *
+ * As if asked for now, khugepaged, displaced by a key, went before the X server that had just passed the key on, and worked for 6 ms.
  */
 __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull, u64 mono, u64 enq_flags)
 {

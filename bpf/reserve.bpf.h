@@ -33,7 +33,7 @@ const volatile bool guards;
 /* Five times what it takes to find a lock-out. */
 #define DOUBT_NS 1000000000ULL
 
-/* More than a process makes in a turn of LONGEST (reserve/guard.rs). */
+/* Children that are told of at a time: more than a process makes in a turn of LONGEST (reserve/guard.rs). Beyond it they stay as they began. */
 #define HEIRS 4096
 
 /* The kernel shows processes' beginnings in ticks of so long (proc(5)). */
@@ -77,10 +77,10 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, HEIRS * 16);
+	__uint(max_entries, HEIRS * 32);	/* a record of 16 bytes, and its head of 8 */
 } hogs SEC(".maps");
 
-/* Whose children inherit that they stand back: those whom user space has stand back, and their heirs; of whom. */
+/* Threads that stand back, as user space says, and their heirs: children of all these are heirs. The value: the thread that stood back. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, HEIRS);
@@ -93,52 +93,54 @@ static __always_inline bool is_realtime(const struct task_struct *p)
 	return (p->policy == SCHED_FIFO_POLICY || p->policy == SCHED_RR_POLICY) && !is_kthread(p);
 }
 
-/* That @p keeps a CPU, or, without it, that somebody still does. */
-static __always_inline void tell_hog(const struct task_struct *p)
+/* Tells of @p, an heir of the thread @heir_of if that is not 0. Whether there was room. */
+static __always_inline bool tell(const struct task_struct *p, u32 heir_of, u64 flags)
 {
 	struct appease_hog *hog = bpf_ringbuf_reserve(&hogs, sizeof(*hog), 0);
 
 	if (!hog) {
 		count_sched(CNT_HOGS_NOT_TOLD);
-		return;
+		return false;
 	}
 	hog->tid = p ? p->pid : 0;
-	hog->heir_of = 0;
+	hog->heir_of = heir_of;
 	hog->began_ticks = p ? p->start_boottime / USER_TICK_NS : 0;
-	bpf_ringbuf_submit(hog, BPF_RB_FORCE_WAKEUP);
+	bpf_ringbuf_submit(hog, flags);
+	return true;
+}
+
+/* That @p keeps a CPU, or, without it, that somebody still does. */
+static __always_inline void tell_hog(const struct task_struct *p)
+{
+	tell(p, 0, BPF_RB_FORCE_WAKEUP);
+}
+
+/* Whether @p, which comes to us, begins in the class in which a thread stands back. One that has run changes its class, as the thread itself does. */
+static __always_inline bool may_be_heir(const struct task_struct *p)
+{
+	return guards && p->policy == SCHED_IDLE_POLICY && !p->se.sum_exec_runtime;
 }
 
 /*
- * @p begins. The class in which its parent stands back is no class of its own: user space takes it back once the parent has its own again. A look
- * at children from there would miss who began during the look, and those whose parent is gone.
+ * @p, which may be an heir, begins. User space takes the class back once the parent has its own again. A look at children from there
+ * would miss those that begin during the look, and those of a parent that is gone.
  */
 static __always_inline void tell_heir(const struct task_struct *p)
 {
 	const struct task_struct *parent = bpf_get_current_task_btf();
 	u32 parent_tid = parent->pid, tid = p->pid, *of;
 	bool is_late = parent->policy != SCHED_IDLE_POLICY;
-	struct appease_hog *hog;
 
-	if (!guards || p->policy != SCHED_IDLE_POLICY || parent_tid == tid)
-		return;
 	of = bpf_map_lookup_elem(&standing_back, &parent_tid);
 	/* Its parent stood back when it was copied, and no longer does. */
 	if (!of && is_late)
 		of = &parent_tid;
 	if (!of)
 		return;
-	hog = bpf_ringbuf_reserve(&hogs, sizeof(*hog), 0);
-	if (!hog) {
-		count_sched(CNT_HOGS_NOT_TOLD);
-		return;
-	}
-	hog->tid = tid;
-	hog->heir_of = *of;
-	hog->began_ticks = p->start_boottime / USER_TICK_NS;
-	/* Not of who stands back itself and was never ours: it is user space that has it change its class. */
-	bpf_map_update_elem(&standing_back, &tid, of, BPF_NOEXIST);
-	/* Others are read when the turn ends. */
-	bpf_ringbuf_submit(hog, is_late ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
+	bpf_map_update_elem(&standing_back, &tid, of, BPF_ANY);
+	/* Others than late ones are read when the turn ends. Nobody would remove the entry of one that is not told. */
+	if (!tell(p, *of, is_late ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP))
+		bpf_map_delete_elem(&standing_back, &tid);
 }
 
 /* What tasks of ours had of a CPU. While a realtime task has it, all that they ran is charged. */

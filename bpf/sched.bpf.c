@@ -815,7 +815,6 @@ s32 BPF_STRUCT_OPS_SLEEPABLE(appease_init_task, struct task_struct *p, struct sc
 		return -ENOMEM;
 	tctx->lane = APPEASE_LANE_OTHER;
 	tctx->burst_ns = is_kthread(p) ? 0 : slice_ns;
-	tctx->begins = args->fork;
 	if (bpf_core_field_exists(args->cgroup))
 		tctx->group = group_of(args->cgroup);
 	party = try_party(tctx->group);
@@ -849,10 +848,8 @@ void BPF_STRUCT_OPS(appease_enable, struct task_struct *p)
 	struct task_ctx *tctx = try_task_ctx(p);
 	struct party *party = tctx ? try_party(tctx->party) : NULL;
 
-	if (tctx && tctx->begins) {
-		tctx->begins = 0;
+	if (may_be_heir(p))
 		tell_heir(p);
-	}
 	if (!tctx || !party)
 		return;
 	tctx->ran_ns = p->se.sum_exec_runtime;

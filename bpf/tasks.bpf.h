@@ -116,7 +116,6 @@ struct task_ctx {
 	u32 usual_ns;	/* for so long it goes on after it woke somebody, see policy/waker.h */
 	u32 is_expected;	/* attended: the CPU that was called for it was of the domain where it waits */
 	u32 pays_at_once;	/* attended: for the period of a channel, which its party pays for at once */
-	u32 begins;	/* it was forked, and was in no class of ours yet */
 	u32 gave_on;	/* number of the CPU on which it handed its turn over, and one; 0: it did not, or was charged since */
 };
 

@@ -12,11 +12,11 @@
  * for; who reads its terminal itself, as an interpreter does, and computes in silence for longer is not, and gets on in the
  * other lane until it shows something.
  *
- * Who writes to a channel, as a player of sound does, opens a request by each period. All periods of a customer have a budget
+ * A process that writes to a channel, as a player of sound does, opens a request by each period. All periods of a customer have a budget
  * together, which goes by time: half of the machine, and what a silent request has at once. Nobody can tell a film from a
  * computation that plays silence. Half is what a cgroup has beside one other, and what a period's request was served is charged to
- * its cgroup at once. So who needs no more than that has it without a gap, whatever else runs; and who only says that it plays
- * gains nothing there.
+ * its cgroup at once. So a player that needs no more than that has it without a gap, whatever else runs. A process that only
+ * says that it plays gains nothing there.
  *
  * Limits: beside two other cgroups and more, half is more than the part of one. Answers are messages, whatever is in them, so a
  * loop that prints has the whole budget, and so has a script that reads what its commands say and shows nothing of it. What reads a

@@ -28,7 +28,7 @@ pub enum Lockout {
     GoesOn,
     /// This thread began while `of` stood back, and inherited that ([`Hogs::follow`]).
     Heir {
-        /// Who stood back.
+        /// The thread that stood back.
         of: u32,
         /// Its child, or a child's.
         heir: Hog,
@@ -91,7 +91,7 @@ impl Hogs {
         Ok(self.read.take())
     }
 
-    /// From now on, who begins as a child of the thread `tid`, in the class behind all others, is its heir; so are children of heirs.
+    /// From now on, a child of the thread `tid` that begins in the class behind all others is its heir; so are children of heirs.
     ///
     /// # Errors
     /// When the kernel has no room for it.

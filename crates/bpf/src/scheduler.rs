@@ -278,11 +278,10 @@ impl Scheduler {
     /// # Errors
     /// When there are no descriptors left.
     pub fn hogs(&self) -> Result<HogNews, Error> {
+        let share =
+            |map| MapHandle::try_from(map).map_err(|e| Error::libbpf("share what is told of realtime programs", e));
         let maps = &self.skel.maps;
-        let handles =
-            MapHandle::try_from(&maps.hogs).and_then(|ring| Ok((ring, MapHandle::try_from(&maps.standing_back)?)));
-        let (ring, standing_back) = handles.map_err(|e| Error::libbpf("share the ring of realtime programs", e))?;
-        Ok(HogNews { ring, standing_back })
+        Ok(HogNews { ring: share(&maps.hogs)?, standing_back: share(&maps.standing_back)? })
     }
 
     /// CPU time by lane of the process `pid`, all its living threads together.

@@ -65,7 +65,7 @@ pub(crate) trait Threads {
 pub(crate) trait News {
     /// What is new.
     fn read(&self) -> Vec<Lockout>;
-    /// Tell who begins of this thread, in the class behind all others, and of those.
+    /// Tell of this thread's children that begin in the class behind all others, and of theirs.
     fn follow(&self, tid: u32) -> io::Result<()>;
     fn unfollow(&self, tid: u32);
 }
@@ -192,7 +192,7 @@ struct Account {
     last: AtomicU32,
 }
 
-/// The file in which is written who stands back.
+/// The file that names the threads that stand back.
 fn open_record(run_dir: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(record(run_dir))
 }
@@ -204,31 +204,29 @@ struct Turn<T, N> {
     record: File,
     line: String,
     held: Vec<Held>,
-    /// Who began meanwhile, and of whom.
+    /// Lock-outs that nobody has looked at yet.
+    lockouts: Vec<Lockout>,
+    /// Threads that began meanwhile, each with the one that stood back.
     heirs: Vec<(u32, Hog)>,
-    /// What those are due who began of these threads, in the last turn that has ended.
+    /// What children of these threads are due; of the last turn that has ended.
     due: BTreeMap<u32, Class>,
-    /// What was told besides when that one ended.
-    untold: Vec<Lockout>,
     account: Arc<Account>,
 }
 
 impl<T: Threads, N: News> Turn<T, N> {
     fn new(threads: T, news: N, record: File, account: Arc<Account>) -> Self {
-        let (line, held, heirs, due, untold) = Default::default();
-        Self { threads, news, record, line, held, heirs, due, untold, account }
+        let (line, held, lockouts, heirs, due) = Default::default();
+        Self { threads, news, record, line, held, lockouts, heirs, due, account }
     }
 
-    /// What is new of lock-outs.
-    fn lockouts(&mut self) -> Vec<Lockout> {
-        let mut lockouts = mem::take(&mut self.untold);
+    /// Notes what is new.
+    fn hear(&mut self) {
         for lockout in self.news.read() {
             match lockout {
                 Lockout::Heir { of, heir } => self.heirs.push((of, heir)),
-                other => lockouts.push(other),
+                other => self.lockouts.push(other),
             }
         }
-        lockouts
     }
 
     /// Has a thread stand back; whether it does.
@@ -261,11 +259,11 @@ impl<T: Threads, N: News> Turn<T, N> {
             self.news.unfollow(held.hog.tid);
             self.due.insert(held.hog.tid, held.due());
         }
-        // From here on nobody else begins behind all others, but of heirs.
-        self.untold = self.lockouts();
+        // From here on only children of heirs begin behind all others.
+        self.hear();
         while !self.heirs.is_empty() {
             self.settle();
-            self.untold = self.lockouts();
+            self.hear();
         }
         // What the kernel refuses now stays on record for the next start.
         if !refused {
@@ -273,7 +271,7 @@ impl<T: Threads, N: News> Turn<T, N> {
         }
     }
 
-    /// Gives heirs what they are due, when those of whom they began have their own again.
+    /// Gives heirs what they are due, once the threads that stood back have their own again.
     fn settle(&mut self) {
         for (of, heir) in mem::take(&mut self.heirs) {
             if let Some(&due) = self.due.get(&of) {
@@ -302,7 +300,8 @@ fn give_turns<T: Threads>(turn: &mut Turn<T, Hogs>, stopped: &UnixStream) {
             turn.end();
             ends = None;
         }
-        for lockout in turn.lockouts() {
+        turn.hear();
+        for lockout in mem::take(&mut turn.lockouts) {
             let now = Instant::now();
             let Lockout::By(hog) = lockout else {
                 ends = ends.map(|_| (now + TURN).min(began + LONGEST));
@@ -483,7 +482,7 @@ mod tests {
         }
     }
 
-    /// What the scheduler is about to tell at each look, and whom it follows.
+    /// What the scheduler is about to tell at each look, and the threads that it follows.
     #[derive(Clone, Default)]
     struct Told {
         looks: Rc<RefCell<Vec<Vec<Lockout>>>>,
@@ -559,12 +558,12 @@ mod tests {
             let found = [7, 8, 9, 10, 11, 12].map(|tid| fake.class(tid));
             assert_eq!(found, [Class { resets_on_fork, ..FIFO }, due, DEADLINE, IDLE, due, IDLE].map(Some));
             assert!(turn.news.followed.borrow().is_empty(), "nobody is told any more");
-            assert_eq!(turn.lockouts(), [Lockout::GoesOn, Lockout::By(heir(12))], "what else was told is not lost");
+            assert_eq!(turn.lockouts, [Lockout::GoesOn, Lockout::By(heir(12))], "what else was told is not lost");
         }
     }
 
     #[test]
-    fn who_was_on_its_way_when_the_turn_ended_gets_it_too() {
+    fn a_child_on_its_way_when_the_turn_ended_gets_it_too() {
         let (fake, run_dir) = (Fake::with(HOG, FIFO), tempfile::tempdir().expect("a directory"));
         let mut turn = turn(&fake, run_dir.path());
         assert!(turn.hold_back(HOG));
@@ -572,7 +571,8 @@ mod tests {
         let heir = Hog { tid: 8, began: 76 };
         fake.put(heir, IDLE);
         *turn.news.looks.borrow_mut() = vec![vec![Lockout::Heir { of: 7, heir }]];
-        assert_eq!(turn.lockouts(), []);
+        turn.hear();
+        assert_eq!(turn.lockouts, []);
         turn.settle();
         assert_eq!(fake.class(8), Some(USUAL));
     }

@@ -41,10 +41,11 @@ const FIFO_MS: u64 = 2000;
 const LATER_MS: u64 = 100;
 const BOTH_MS: u64 = 1000;
 /// A realtime program that starts children, which reset: on another CPU, and while others sleep, also in the turns in which it stands back.
-const PARENT: &str = "chrt --reset-on-fork --fifo 10 sh -c";
+const PARENT: &str = "chrt --reset-on-fork --fifo 10";
 const CHILDREN: usize = 600;
+/// Its argument is their number.
 const STARTS: &str =
-    "i=0; while [ $i -lt 600 ]; do sleep 1000 & i=$((i+1)); j=0; while [ $j -lt 100 ]; do j=$((j+1)); done; done; wait";
+    "i=0; while [ $i -lt $0 ]; do sleep 1000 & i=$((i+1)); j=0; while [ $j -lt 100 ]; do j=$((j+1)); done; done; wait";
 const STARTED_LIMIT_S: u64 = 60;
 /// What others compute meanwhile on each CPU, and for how long they sleep, ms.
 const NAP_MS: [u64; 2] = [1, 2];
@@ -85,7 +86,7 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
 pub fn children_are_usual() -> Result<()> {
     let nap = |cpu| Task::napper(&format!("taskset -c {cpu}"), NAP_MS[0], NAP_MS[1]);
     let _naps = [nap(0)?, nap(1)?];
-    let parent = Task::started(PARENT.split_whitespace().chain([STARTS]), "sh")?;
+    let parent = Task::program(PARENT, &["sh", "-c", STARTS, &CHILDREN.to_string()])?;
     let limit = Deadline::after_s(STARTED_LIMIT_S);
     while parent.children().len() < CHILDREN {
         ensure!(!limit.has_passed(), "it has {} children after {STARTED_LIMIT_S} s", parent.children().len());

@@ -46,21 +46,17 @@ impl Task {
 
     /// Starts `program`, which need not be the first to run in the process, and waits until the process has this `name`.
     fn start(by: &str, program: &[&str], name: &str) -> Result<Self> {
-        Self::started(by.split_whitespace().chain(program.iter().copied()), name)
-    }
-
-    /// The same of a command of these words.
-    pub fn started<'a>(mut words: impl Iterator<Item = &'a str>, name: &str) -> Result<Self> {
+        let mut words = by.split_whitespace().chain(program.iter().copied());
         let first = words.next().context("no program given")?;
         let child = Command::new(first).args(words).stdin(Stdio::null()).spawn();
         let mut task = Self(child.with_context(|| format!("start {first}"))?);
         let deadline = Deadline::after_s(START_LIMIT_S);
         while fs::read_to_string(format!("/proc/{}/comm", task.pid())).is_ok_and(|comm| comm.trim() != name) {
             if let Some(status) = task.0.try_wait().context("look after a task")? {
-                bail!("{first} for {name}: ended ({status})");
+                bail!("{by} {name}: ended ({status})");
             }
             if deadline.has_passed() {
-                bail!("{first} for {name}: did not run within {START_LIMIT_S} s");
+                bail!("{by} {name}: did not run within {START_LIMIT_S} s");
             }
             clock::sleep_ms(5);
         }
