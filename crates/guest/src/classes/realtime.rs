@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use super::{
     Verdicts, burn, shares, shares_of,
-    task::{DEADLINE, FIFO, Standing, Task, end, policy_of},
+    task::{DEADLINE, FIFO, Standing, Task, end, policy_of, put_on},
     within,
 };
 use crate::clock::{self, Deadline};
@@ -40,15 +40,22 @@ const FIFO_MS: u64 = 2000;
 /// A moment at which nobody stands back for the others who did just now.
 const LATER_MS: u64 = 100;
 const BOTH_MS: u64 = 1000;
-/// A realtime program that starts children, which reset: on another CPU, and while others sleep, also in the turns in which it stands back.
+/// A realtime program that starts children, which reset. Its arguments are their number, and how often it counts between two of them.
 const PARENT: &str = "chrt --reset-on-fork --fifo 10";
-const CHILDREN: usize = 600;
-/// Its argument is their number.
 const STARTS: &str =
-    "i=0; while [ $i -lt $0 ]; do sleep 1000 & i=$((i+1)); j=0; while [ $j -lt 100 ]; do j=$((j+1)); done; done; wait";
+    "i=0; while [ $i -lt $0 ]; do sleep 1000 & i=$((i+1)); j=0; while [ $j -lt $1 ]; do j=$((j+1)); done; done; wait";
+const CHILDREN: usize = 600;
 const STARTED_LIMIT_S: u64 = 60;
-/// What others compute meanwhile on each CPU, and for how long they sleep, ms.
-const NAP_MS: [u64; 2] = [1, 2];
+/// What others compute meanwhile on each CPU, and for how long they sleep, ms; how often the parent counts. They and the children take nearly
+/// all of its turns, and a way back through all children is long.
+const CROWD_MS: [u64; 2] = [1, 2];
+const CROWD_COUNTS: u32 = 100;
+/// The same of one on the first CPU. The parent, brought there so often and free to leave, goes on elsewhere when it stands back.
+const ONE_MS: [u64; 2] = [1, 8];
+const ONE_COUNTS: u32 = 300;
+const TIMES: u32 = 10;
+/// So long the scheduler may need to have it stand back.
+const TIME_MS: u64 = 300;
 /// As the kernel numbers the usual policy.
 const OTHER: u32 = 0;
 
@@ -83,16 +90,39 @@ pub fn check(verdicts: &mut Verdicts) -> Result<()> {
 }
 
 /// What a program starts while it stands back for others is not behind all others for ever. Needs two CPUs.
-pub fn children_are_usual() -> Result<()> {
-    let nap = |cpu| Task::napper(&format!("taskset -c {cpu}"), NAP_MS[0], NAP_MS[1]);
+pub fn children_are_usual(verdicts: &mut Verdicts) {
+    verdicts.tell("children of a realtime program beside others begin with the usual policy", beside_a_crowd());
+    verdicts.tell("children that it starts elsewhere meanwhile do, too", elsewhere());
+}
+
+fn beside_a_crowd() -> Result<()> {
+    let nap = |cpu| Task::napper(&format!("taskset -c {cpu}"), CROWD_MS[0], CROWD_MS[1]);
     let _naps = [nap(0)?, nap(1)?];
-    let parent = Task::program(PARENT, &["sh", "-c", STARTS, &CHILDREN.to_string()])?;
+    all_are_usual(&parent(CROWD_COUNTS)?)
+}
+
+fn elsewhere() -> Result<()> {
+    let _nap = Task::napper("taskset -c 0", ONE_MS[0], ONE_MS[1])?;
+    let parent = parent(ONE_COUNTS)?;
+    for _ in 0..TIMES {
+        put_on(parent.pid(), "0")?;
+        put_on(parent.pid(), "0,1")?;
+        clock::sleep_ms(TIME_MS);
+    }
+    all_are_usual(&parent)
+}
+
+fn parent(counts: u32) -> Result<Task> {
+    Task::program(PARENT, &["sh", "-c", STARTS, &CHILDREN.to_string(), &counts.to_string()])
+}
+
+/// When it has started all children, and its last turn has ended.
+fn all_are_usual(parent: &Task) -> Result<()> {
     let limit = Deadline::after_s(STARTED_LIMIT_S);
     while parent.children().len() < CHILDREN {
         ensure!(!limit.has_passed(), "it has {} children after {STARTED_LIMIT_S} s", parent.children().len());
         clock::sleep_ms(LATER_MS);
     }
-    // Its last turn has ended.
     clock::sleep_ms(2 * LATER_MS);
     let children = parent.children();
     let policies: Vec<u32> = children.iter().filter_map(|&pid| policy_of(pid)).collect();
