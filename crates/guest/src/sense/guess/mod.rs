@@ -3,7 +3,7 @@
 //! Time is cut into slots. In each of them a customer presses keys at another device, or does not, as a coin falls. At the end of each, a
 //! stranger looks at everything: answers of the control socket, files, counters, and what the kernel tells everybody about our processes.
 //! Each number in that is a guess, by its value or by how it changed. The one that fits the first half of the slots best guesses
-//! the second half.
+//! the second half; of those that fit equally well, most are believed.
 //!
 //! The same is done as root, who sees more: where that guesses no better, the check is blind, and says nothing of the stranger.
 //!

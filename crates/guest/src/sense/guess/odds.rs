@@ -14,7 +14,7 @@ pub struct Looks {
 /// The best guess.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guess {
-    /// By which number, and whether by its value or by its change.
+    /// By which number, and whether by its value or by its change; or by how many.
     pub by: String,
     /// Part of the slots of the second half in which it was right.
     pub right: f64,
@@ -35,9 +35,8 @@ impl Rule {
         value.is_some_and(|value| value > self.threshold) == self.is_above
     }
 
-    fn right(self, values: &[Option<f64>], truth: &[bool]) -> f64 {
-        let right = values.iter().zip(truth).filter(|(value, is)| self.says(**value) == **is).count();
-        right as f64 / truth.len().max(1) as f64
+    fn say_all(self, values: &[Option<f64>]) -> Vec<bool> {
+        values.iter().map(|value| self.says(*value)).collect()
     }
 }
 
@@ -65,25 +64,36 @@ impl Looks {
         self.looks
     }
 
-    /// The number that fits the first half of the slots best guesses the second half. The first look was before the first slot.
+    /// The number that fits the first half of the slots best guesses the second half. Where several fit equally well, most of them are
+    /// believed: counters in a list change places, so that one of them alone may mean something else later. The first look was before the
+    /// first slot.
     pub fn best_guess(&self, truth: &[bool]) -> Option<Guess> {
         let half = truth.len() / 2;
         let (first, second) = truth.split_at(half);
-        let mut best: Option<(f64, Guess)> = None;
+        let (mut fits_best, mut best) = (0.0, Vec::new());
         for (name, values) in &self.numbers {
             let changes: Vec<_> = values.windows(2).map(|two| Some(two[1]? - two[0]?)).collect();
             for (what, series) in [("value", &values[1..]), ("change", &changes[..])] {
                 let (rule, fits) = fit(&series[..half], first);
-                if best.as_ref().is_some_and(|(so_far, _)| fits <= *so_far) {
-                    continue;
+                if fits > fits_best {
+                    (fits_best, best) = (fits, Vec::new());
                 }
-                let by = format!("the {what} of {name}");
-                best =
-                    Some((fits, Guess { by, right: rule.right(&series[half..], second), numbers: self.numbers.len() }));
+                if fits == fits_best {
+                    best.push((format!("the {what} of {name}"), rule.say_all(&series[half..])));
+                }
             }
         }
-        best.map(|(_, guess)| guess)
+        let others = best.len().checked_sub(1)?;
+        let said = (0..second.len()).map(|slot| 2 * best.iter().filter(|(_, says)| says[slot]).count() > best.len());
+        let by = if others > 0 { format!("{} and {others} others", best[0].0) } else { best[0].0.clone() };
+        Some(Guess { by, right: agree(said, second), numbers: self.numbers.len() })
     }
+}
+
+/// Part of the slots in which what was said is true.
+fn agree(said: impl Iterator<Item = bool>, truth: &[bool]) -> f64 {
+    let right = said.zip(truth).filter(|(said, is)| said == *is).count();
+    right as f64 / truth.len().max(1) as f64
 }
 
 /// The rule that is right most often, and how often it is.
@@ -91,7 +101,7 @@ fn fit(values: &[Option<f64>], truth: &[bool]) -> (Rule, f64) {
     let bits: BTreeSet<u64> = values.iter().flatten().map(|value| value.to_bits()).collect();
     let thresholds = bits.into_iter().map(f64::from_bits).chain([f64::NEG_INFINITY]);
     let rules = thresholds.flat_map(|threshold| [true, false].map(|is_above| Rule { threshold, is_above }));
-    let rated = rules.map(|rule| (rule, rule.right(values, truth)));
+    let rated = rules.map(|rule| (rule, agree(values.iter().map(|value| rule.says(*value)), truth)));
     let never = (Rule { threshold: f64::INFINITY, is_above: true }, 0.0);
     rated.fold(never, |best, one| if one.1 > best.1 { one } else { best })
 }
@@ -129,6 +139,18 @@ mod tests {
         let seen = |look: usize| if look > 0 && is[look - 1] { vec![("request", 3.0)] } else { Vec::new() };
         let guess = looks(seen, 101).best_guess(&is).expect("a guess");
         assert_eq!((guess.by.as_str(), guess.right), ("the value of request", 1.0));
+    }
+
+    #[test]
+    fn most_of_those_that_fit_equally_well_are_believed() {
+        let is: Vec<_> = (0..100).map(truth).collect();
+        let typed = |look: usize| if look > 0 && is[look - 1] { 1.0 } else { 0.0 };
+        let seen = |look: usize| {
+            let moved = if look > 50 { 0.0 } else { typed(look) };
+            vec![("a counter that moves", moved), ("keys", typed(look)), ("reads", typed(look))]
+        };
+        let guess = looks(seen, 101).best_guess(&is).expect("a guess");
+        assert_eq!((guess.by.as_str(), guess.right), ("the value of a counter that moves and 2 others", 1.0));
     }
 
     #[test]
