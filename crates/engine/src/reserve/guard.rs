@@ -260,14 +260,28 @@ impl<T: Threads, N: News> Turn<T, N> {
             self.due.insert(held.hog.tid, held.due());
         }
         // From here on only children of heirs begin behind all others.
+        self.settle_all();
+        // What the kernel refuses now stays on record for the next start.
+        if !refused {
+            let _ = self.record.set_len(0);
+        }
+    }
+
+    /// Ends the turn and waits for children that were on their way: nobody listens after this.
+    fn end_for_good(&mut self) {
+        self.end();
+        if !self.due.is_empty() {
+            thread::sleep(TURN);
+            self.settle_all();
+        }
+    }
+
+    /// Until there is nothing new.
+    fn settle_all(&mut self) {
         self.hear();
         while !self.heirs.is_empty() {
             self.settle();
             self.hear();
-        }
-        // What the kernel refuses now stays on record for the next start.
-        if !refused {
-            let _ = self.record.set_len(0);
         }
     }
 
@@ -294,7 +308,7 @@ fn give_turns<T: Threads>(turn: &mut Turn<T, Hogs>, stopped: &UnixStream) {
         let mut polled = [PollFd::new(&hog_news, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
         let is_stopped = poll(&mut polled, timeout.as_ref()).is_ok() && !polled[1].revents().is_empty();
         if is_stopped {
-            return turn.end();
+            return turn.end_for_good();
         }
         if ends.is_some_and(|end| end <= Instant::now()) {
             turn.end();
@@ -575,6 +589,18 @@ mod tests {
         assert_eq!(turn.lockouts, []);
         turn.settle();
         assert_eq!(fake.class(8), Some(USUAL));
+    }
+
+    #[test]
+    fn a_child_on_its_way_when_the_daemon_ends_gets_it_too() {
+        let (fake, run_dir) = (Fake::with(HOG, FIFO), tempfile::tempdir().expect("a directory"));
+        let mut turn = turn(&fake, run_dir.path());
+        assert!(turn.hold_back(HOG));
+        let heir = Hog { tid: 8, began: 76 };
+        fake.put(heir, IDLE);
+        *turn.news.looks.borrow_mut() = vec![Vec::new(), vec![Lockout::Heir { of: 7, heir }]];
+        turn.end_for_good();
+        assert_eq!([7, 8].map(|tid| fake.class(tid)), [FIFO, USUAL].map(Some));
     }
 
     #[test]
