@@ -77,7 +77,7 @@ static __always_inline bool goes_first(const struct task_ctx *tctx, const struct
 static __always_inline void enqueue_first(struct task_struct *p, struct cpu_ctx *cctx, u64 enq_flags)
 {
 	s32 cpu = scx_bpf_task_cpu(p);
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct task_struct *curr = curr_of(cpu);
 	struct task_ctx *tctx = curr && is_kthread(curr) ? try_task_ctx(curr) : NULL;
 	bool displaces = !curr || !is_kthread(curr) || (tctx && works_long(curr, tctx));
 
@@ -144,7 +144,7 @@ enum worth {
 
 __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 {
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct task_struct *curr = curr_of(cpu);
 	struct standing standing;
 	struct task_ctx *tctx;
 	struct cpu_ctx *cctx;
@@ -453,32 +453,39 @@ struct {
 } compare_timers SEC(".maps");
 
 /* An attended task has run on @cpu for a piece while others waited: ops.dispatch() compares them, and starts the timer anew. */
-static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
+static __always_inline void compare_on(s32 cpu, struct bpf_timer *timer)
 {
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(*cpu);
-	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
+	struct task_struct *curr = curr_of(cpu);
+	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct task_ctx *tctx;
 	u64 ran;
 
 	if (!cctx)
-		return 0;
+		return;
 	if (skips_queues() && has_displaced && curr && curr->prio < MAX_RT_PRIO) {
 		bpf_timer_start(timer, PROGRESS_PIECE_NS, 0);
-		return 0;
+		return;
 	}
 	/* After a realtime task or the other lanes the next dispatch starts it anew. */
 	tctx = curr && curr->prio >= MAX_RT_PRIO && !(curr->flags & PF_IDLE) ? try_task_ctx(curr) : NULL;
-	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !attended_may_wait(attended_domain_of(*cpu))) {
+	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED || !attended_may_wait(attended_domain_of(cpu))) {
 		cctx->compare_at_ns = 0;
-		return 0;
+		return;
 	}
 	ran = scx_bpf_now() - cctx->looked_ns;
 	if (ran < PROGRESS_PIECE_NS) {
 		bpf_timer_start(timer, PROGRESS_PIECE_NS - ran, 0);
-		return 0;
+		return;
 	}
 	cctx->compare_at_ns = 0;
-	scx_bpf_kick_cpu(*cpu, SCX_KICK_PREEMPT);
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+static int compare_attended(void *map, int *cpu, struct bpf_timer *timer)
+{
+	hold_tasks();
+	compare_on(*cpu, timer);
+	drop_tasks();
 	return 0;
 }
 

@@ -34,7 +34,7 @@ static __always_inline u64 keeps_from(struct task_struct *curr, const struct tas
 /* Whether a task that wakes up takes @cpu at once; @wakee is its context. If later, and @is_own, a timer does. */
 __noinline bool displaces_on(s32 cpu, const struct task_ctx *wakee __arg_nonnull, u64 now, bool is_called, bool is_own)
 {
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct task_struct *curr = curr_of(cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct task_ctx *tctx;
 	struct standing standing;

@@ -204,7 +204,7 @@ static __always_inline void look_for_hog(struct lockout *lockout, const struct t
 /* Looks whether @cpu is locked out, at a scan or soon after; whether to look again soon. */
 static __noinline bool look_at(u32 cpu, bool is_scan)
 {
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(cpu);
+	struct task_struct *curr = curr_of(cpu);
 	struct lockout *lockout = bpf_map_lookup_elem(&lockouts, &cpu);
 	const struct rq *rq = bpf_per_cpu_ptr(&runqueues, cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);

@@ -36,6 +36,7 @@ static __noinline int scan_to(u64 dsq, u64 overdue, u64 since)
 	struct task_struct *p;
 
 	scanned_of_queue = 0;
+	hold_tasks();
 	bpf_for_each(scx_dsq, p, dsq, 0) {
 		struct task_ctx *tctx = try_task_ctx(p);
 
@@ -47,6 +48,7 @@ static __noinline int scan_to(u64 dsq, u64 overdue, u64 since)
 		if (++scanned_of_queue >= SCAN_MAX)
 			break;
 	}
+	drop_tasks();
 	scanned_tasks += scanned_of_queue;
 	return 0;
 }
@@ -184,14 +186,16 @@ static __noinline void count_running(void)
 {
 	u32 i;
 
+	hold_tasks();
 	bpf_for(i, 0, nr_cpus) {
-		struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(i);
+		struct task_struct *curr = curr_of(i);
 		struct task_ctx *tctx = curr ? try_task_ctx(curr) : NULL;
 
 		if (!tctx || tctx->lane != APPEASE_LANE_OTHER || curr->prio < MAX_RT_PRIO || curr->flags & PF_IDLE)
 			continue;
 		count_party(tctx->party);
 	}
+	drop_tasks();
 }
 
 /*

@@ -14,6 +14,7 @@
 #ifndef APPEASE_TASKS_BPF_H
 #define APPEASE_TASKS_BPF_H
 
+#include "curr.bpf.h"
 #include "fair.bpf.h"
 #include "limits.bpf.h"
 
@@ -321,7 +322,7 @@ static __always_inline void note_plain(s32 cpu, struct cpu_ctx *cctx, bool is_pl
 
 static int end_run(void *map, int *cpu, struct bpf_timer *timer)
 {
-	struct task_struct *curr = __COMPAT_scx_bpf_cpu_curr(*cpu);
+	struct task_struct *curr = curr_of(*cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(*cpu);
 	u32 pid;
 

@@ -91,6 +91,7 @@ pub fn try_scheduler() -> Result<(), Error> {
 pub struct Scheduler {
     skel: SchedSkel<'static>,
     _link: Link,
+    _curr: Option<Link>,
 }
 
 /// The kernel's types.
@@ -110,6 +111,11 @@ fn has_op(name: &str) -> bool {
     compat::struct_has_field("sched_ext_ops", name).unwrap_or(false)
 }
 
+/// Whether the kernel names the task that a CPU runs: since Linux 6.18.
+fn names_what_runs() -> bool {
+    compat::ksym_exists("scx_bpf_cpu_curr").unwrap_or(false)
+}
+
 impl Scheduler {
     /// Attaches the scheduler, which then schedules all tasks by what `sensor` sees.
     ///
@@ -120,9 +126,11 @@ impl Scheduler {
             return Err(obstacle);
         }
         let mut skel = Self::load(&sensor.main, sense, options)?;
-        // Not scx_ops_attach!, which also attaches every tracing program of the object; this one has none to attach.
+        // Not scx_ops_attach!, which also attaches every tracing program of the object.
+        let curr = (!names_what_runs()).then(|| skel.progs.appease_note_curr.attach()).transpose();
+        let curr = curr.map_err(|e| Error::libbpf("attach the program that notes what runs", e))?;
         let link = skel.maps.appease_ops.attach_struct_ops().map_err(|e| Error::libbpf("attach the scheduler", e))?;
-        Ok(Self { skel, _link: link })
+        Ok(Self { skel, _link: link, _curr: curr })
     }
 
     /// Has the kernel look at the programs, on the maps of `sensing`. Nothing is attached.
@@ -137,6 +145,7 @@ impl Scheduler {
         let mut open = scx_ops_open!(SchedSkelBuilder::default(), storage, appease_ops, no_options)
             .map_err(|e| Error::libbpf("open the scheduler", e))?;
         open.progs.scx_lib_init_probe.set_autoload(false);
+        open.progs.appease_note_curr.set_autoload(!names_what_runs());
         let nr_cpus = u32::try_from(scx_utils::NR_CPU_IDS.to_owned()).unwrap_or(1);
         let sized = open.maps.cpu_timers.set_max_entries(nr_cpus);
         sized
