@@ -91,6 +91,7 @@ pub fn try_scheduler() -> Result<(), Error> {
 pub struct Scheduler {
     skel: SchedSkel<'static>,
     _link: Link,
+    /// Of the program that notes what runs, where the kernel does not name it.
     _curr: Option<Link>,
 }
 
@@ -127,7 +128,8 @@ impl Scheduler {
         }
         let mut skel = Self::load(&sensor.main, sense, options)?;
         // Not scx_ops_attach!, which also attaches every tracing program of the object.
-        let curr = (!names_what_runs()).then(|| skel.progs.appease_note_curr.attach()).transpose();
+        let program = &mut skel.progs.appease_note_curr;
+        let curr = program.autoload().then(|| program.attach()).transpose();
         let curr = curr.map_err(|e| Error::libbpf("attach the program that notes what runs", e))?;
         let link = skel.maps.appease_ops.attach_struct_ops().map_err(|e| Error::libbpf("attach the scheduler", e))?;
         Ok(Self { skel, _link: link, _curr: curr })
