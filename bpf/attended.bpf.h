@@ -145,10 +145,11 @@ enum worth {
 __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 {
 	struct task_struct *curr = curr_of(cpu);
-	struct standing standing;
+	struct standing *standing;
 	struct task_ctx *tctx;
 	struct cpu_ctx *cctx;
 	bool is_kernel, is_idle;
+	u64 running_key;
 	s32 waiting;
 
 	/* A realtime or deadline task runs as long as it likes; what it displaced is in our queues. */
@@ -176,13 +177,12 @@ __noinline enum worth worth_of(s32 cpu, u32 queue, u64 key, u64 mono)
 		return WORTH_KEEPING;
 	if (is_idle)
 		return WORTH_NOTHING;
-	judge(curr, mono, &standing);
-	if (is_kernel && !standing.attended) {
-		standing.attended = true;
-		standing.key = key_of_long(tctx);
-	}
-	if (standing.attended)
-		return displaces(queue, key, fair_queue_of(tctx ? tctx->turn_for : 0), standing.key) ? WORTH_LESS : WORTH_KEEPING;
+	standing = judged(curr, mono);
+	if (!standing)
+		return WORTH_KEEPING;
+	running_key = standing->attended || !is_kernel ? standing->key : key_of_long(tctx);
+	if (standing->attended || is_kernel)
+		return displaces(queue, key, fair_queue_of(tctx ? tctx->turn_for : 0), running_key) ? WORTH_LESS : WORTH_KEEPING;
 	return cctx && cctx->turn && !is_modest(queue) ? WORTH_KEEPING : WORTH_NOTHING;
 }
 
@@ -702,7 +702,7 @@ __noinline int enqueue_attended(struct task_struct *p __arg_trusted, struct task
 static __always_inline bool carries_on(u64 mono, u64 *key)
 {
 	const struct handing *handing = try_handing_now(mono);
-	struct standing writer;
+	const struct standing *writer;
 
 	if (!handing || !handing->request_id)
 		return false;
@@ -710,9 +710,9 @@ static __always_inline bool carries_on(u64 mono, u64 *key)
 		*key = handing->key;
 		return handing->is_served;
 	}
-	judge(bpf_get_current_task_btf(), mono, &writer);
-	*key = writer.key;
-	return writer.attended;
+	writer = judged(bpf_get_current_task_btf(), mono);
+	*key = writer ? writer->key : 0;
+	return writer && writer->attended;
 }
 
 /*
@@ -727,7 +727,7 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 	struct cpu_ctx *cctx = cpu_ctx_of_task(p);
 	bool wakes_up = enq_flags & SCX_ENQ_WAKEUP, background = is_background(p);
 	bool is_long = background || works_long(p, tctx), displaces = cctx && goes_first(tctx, cctx);
-	struct standing standing;
+	const struct standing *standing;
 	u64 key, at_ns = mono;
 
 	tctx->lane = APPEASE_LANE_KERNEL;
@@ -749,9 +749,9 @@ __noinline int enqueue_kernel(struct task_struct *p __arg_trusted, struct task_c
 		if (background && mono) {
 			u64 now = scx_bpf_now();
 
-			judge(p, mono, &standing);
-			if (standing.attended) {
-				key = standing.key;
+			standing = judged(p, mono);
+			if (standing && standing->attended) {
+				key = standing->key;
 			} else if (wakes_up && policy_before(tctx->queued_ns + KTHREAD_PAUSE_NS, now)) {
 				tctx->queued_ns = now;
 				rare_fills(RARE_BACKGROUND);

@@ -37,7 +37,6 @@ __noinline bool displaces_on(s32 cpu, const struct task_ctx *wakee __arg_nonnull
 	struct task_struct *curr = curr_of(cpu);
 	struct cpu_ctx *cctx = cpu_ctx_of(cpu);
 	struct task_ctx *tctx;
-	struct standing standing;
 	u64 keeps = 0;
 
 	/* A task that ends leaves the CPU soon, and its debt to its parent, which it wakes. */
@@ -52,12 +51,9 @@ __noinline bool displaces_on(s32 cpu, const struct task_ctx *wakee __arg_nonnull
 		keeps = keeps_from(curr, tctx, cctx, wakee, now, is_called);
 	if (keeps == PROGRESS_KEEPS || (keeps && cctx->is_timed))
 		return false;
-	if (is_serving()) {
-		/* It may have begun to serve somebody since it was queued. */
-		judge(curr, bpf_ktime_get_ns(), &standing);
-		if (standing.attended)
-			return false;
-	}
+	/* It may have begun to serve somebody since it was queued. */
+	if (is_serving() && is_waited_for(curr, bpf_ktime_get_ns()))
+		return false;
 	if (keeps) {
 		if (is_own)
 			end_after(cpu, curr->pid, keeps);

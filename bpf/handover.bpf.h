@@ -175,9 +175,9 @@ __noinline int charge_waker(void)
 {
 	struct task_struct *waker = bpf_get_current_task_btf();
 	struct task_ctx *wctx = try_task_ctx(waker);
-	struct standing standing = {};
+	struct standing *standing = new_standing(LOOK_BESIDE);
 
-	return wctx ? charge(waker, wctx, 0, &standing) : 0;
+	return wctx && standing ? charge(waker, wctx, 0, standing) : 0;
 }
 
 /* @p, of which is @tctx, wakes up at the end of such a turn. What it wants at a wake-up is its part of one message. */

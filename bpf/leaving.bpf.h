@@ -45,12 +45,14 @@ __noinline int bequeath(struct task_struct *p __arg_trusted, struct task_ctx *tc
 /* @p has left the CPU without ops.dispatch(), see hands_over(). */
 __noinline int left_cpu(struct task_struct *p __arg_trusted, struct task_ctx *tctx __arg_nonnull)
 {
-	struct standing standing = {};
+	struct standing *standing = new_standing(LOOK_BESIDE);
 	u64 mono = mono_if_serving();
 
+	if (!standing)
+		return 0;
 	if (mono)
-		judge(p, mono, &standing);
-	charge(p, tctx, mono, &standing);
+		judge(p, mono, standing);
+	charge(p, tctx, mono, standing);
 	if (p->flags & PF_EXITING)
 		bequeath(p, tctx);
 	if (tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)

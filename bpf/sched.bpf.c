@@ -209,7 +209,7 @@ __noinline int stands_for(struct task_struct *p __arg_trusted, const struct stan
 
 void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 {
-	struct standing standing = {};
+	struct standing *standing;
 	struct task_ctx *tctx;
 	bool has_woken, has_run;
 	u64 mono;
@@ -223,7 +223,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			looks_behind_displaced = end_after(0, 0, WAKER_STAY_NS);
 	}
 	tctx = try_task_ctx(p);
-	if (!tctx) {
+	standing = new_standing(LOOK_QUEUED);
+	if (!tctx || !standing) {
 		/* Without a record it is still run; not from the local queue, which would go before everybody. */
 		enqueue_lost(p, enq_flags);
 		return;
@@ -236,8 +237,8 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 	has_run = p->se.sum_exec_runtime != tctx->ran_ns;
 	if (has_run) {
 		if (mono && tctx->lane != APPEASE_LANE_KERNEL)
-			judge(p, mono, &standing);
-		charge(p, tctx, mono, &standing);
+			judge(p, mono, standing);
+		charge(p, tctx, mono, standing);
 	}
 	if (gave_turn(p, tctx) && enq_flags & SCX_ENQ_WAKEUP && tctx->handed_vtime && tctx->lane == APPEASE_LANE_OTHER)
 		leave_owed(tctx);
@@ -270,12 +271,12 @@ void BPF_STRUCT_OPS(appease_enqueue, struct task_struct *p, u64 enq_flags)
 			tctx->start_ns = 0;
 		}
 		if (is_stale)
-			judge(p, mono, &standing);
-		note_spent(tctx, &standing);
+			judge(p, mono, standing);
+		note_spent(tctx, standing);
 		if (policy == APPEASE_POLICY_CAS)
-			stands_for(p, &standing, mono);
-		if (standing.attended) {
-			enqueue_attended(p, tctx, &standing, mono, enq_flags);
+			stands_for(p, standing, mono);
+		if (standing->attended) {
+			enqueue_attended(p, tctx, standing, mono, enq_flags);
 			return;
 		}
 	}
@@ -349,22 +350,21 @@ __noinline int move_attended_from(u64 dsq, u64 pid, u64 mono)
 		bool is_one = policy == APPEASE_POLICY_APPEASE && pid;
 
 		if (process && (is_one ? p->pid == pid : process->lift.until_ns)) {
-			struct standing standing;
+			const struct standing *standing = judged(p, mono);
 
-			judge(p, mono, &standing);
-			if (standing.attended) {
+			if (standing && standing->attended) {
 				struct task_ctx *tctx = try_task_ctx(p);
 				u32 queue, domain;
 
 				if (!tctx)
 					continue;
-				note_turn(p, tctx, &standing, false);
+				note_turn(p, tctx, standing, false);
 				tctx->is_expected = 0;
 				queue = fair_queue_of(tctx->turn_for);
 				domain = attended_domain_of(scx_bpf_task_cpu(p));
 				fair_catches_up(queue);
 				fair_queue_fills(queue, domain);
-				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing.key, mono));
+				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing->key, mono));
 				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue_in(DSQ_ATTENDED, domain, queue), 0);
 			}
 			if (is_one)
@@ -472,12 +472,12 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	struct cpu_ctx *cctx = this_cpu_ctx();
 	bool prev_runnable = prev && (prev->scx.flags & SCX_TASK_QUEUED);
 	struct task_ctx *tctx = NULL;
-	struct standing standing = {};
+	struct standing *standing = new_standing(LOOK_NEXT);
 	u64 now = scx_bpf_now(), mono, key;
-	bool runs_other, pauses = false;
+	bool runs_other, pauses = false, is_attended = false;
 	u32 first = 0, is_alone = 0, domain = domain_of(cpu);
 
-	if (!cctx)
+	if (!cctx || !standing)
 		return;
 	if (skips_queues()) {
 		plain_waiting = 0;
@@ -489,8 +489,10 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	if (tctx) {
 		mono = mono_if_serving();
 		if (mono && (prev_runnable || tctx->lane != APPEASE_LANE_KERNEL))
-			judge(prev, mono, &standing);
-		charge(prev, tctx, mono, &standing);
+			judge(prev, mono, standing);
+		charge(prev, tctx, mono, standing);
+		/* The standing of a task that goes to sleep was asked for the charge alone. */
+		is_attended = prev_runnable && standing->attended;
 		if (cctx->woke_ns)
 			note_waker(cctx, tctx, prev->pid, now, prev_runnable);
 	}
@@ -512,41 +514,39 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 		tctx = NULL;
 	} else if (tctx && may_not_run(tctx)) {
 		/* It is queued with its cgroup, even if no other task waits (SCX_OPS_ENQ_LAST). */
-		prev_runnable = false;
+		prev_runnable = is_attended = false;
 		tctx = NULL;
 	}
 	if (tctx && tctx->lane == APPEASE_LANE_OTHER)
 		note_computes(cctx, tctx);
-	/* The standing of a task that goes to sleep was asked for the charge alone. */
-	if (!prev_runnable)
-		standing.attended = false;
 	runs_other = tctx && tctx->lane == APPEASE_LANE_OTHER;
 	turn_epoch(cctx, domain, now, runs_other);
 	move_waiting_attended();
 
-	key = policy == APPEASE_POLICY_CAS ? find_unhappiest(cpu, cctx, prev, &standing) :
-					     waiting_attended_key(cpu, domain, &first, &is_alone);
-	/* The verifier does not know that nobody has no standing. */
-	if (!prev)
-		standing.attended = false;
+	if (policy == APPEASE_POLICY_CAS) {
+		standing->attended = is_attended;
+		key = find_unhappiest(cpu, cctx, prev, standing);
+	} else {
+		key = waiting_attended_key(cpu, domain, &first, &is_alone);
+	}
 	if (!key)
 		settle_stay(cpu, cctx);
-	if (take_kernel(cpu, cctx, key || standing.attended, now)) {
-		if (standing.attended)
+	if (take_kernel(cpu, cctx, key || is_attended, now)) {
+		if (is_attended)
 			cctx->aside_pid = prev->pid;
 		note_plain(cpu, cctx, false);
-		ask_clock(cpu, cctx, !key && !standing.attended);
+		ask_clock(cpu, cctx, !key && !is_attended);
 		return;
 	}
 	if (!key && !prev_runnable && nr_domains == 1 && !may_wait_in(domain) && !may_hold(RARE_BACKGROUND) && !may_hold_pinned(cctx)) {
 		goes_on_with(cpu, cctx, true);
 		return;
 	}
-	if (key || standing.attended) {
+	if (key || is_attended) {
 		u32 own = fair_queue_of(tctx ? tctx->turn_for : 0);
 
 		/* A modest customer's request goes on, too, when one of a customer who had more waits behind it. */
-		if (!is_modest(first) && !(standing.attended && is_modest(own)) && take_due(cpu, cctx, now, runs_other)) {
+		if (!is_modest(first) && !(is_attended && is_modest(own)) && take_due(cpu, cctx, now, runs_other)) {
 			cctx->turn = 1;
 			goes_on_with(cpu, cctx, true);
 			end_after(cpu, 0, PROGRESS_PIECE_NS);
@@ -554,12 +554,11 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			return;
 		}
 		/* When a slice ends, its task is not queued again yet: compare, and let the unhappier one go on. */
-		if (standing.attended &&
-		    (!key || !displaces(first, key, own, standing.key))) {
+		if (is_attended && (!key || !displaces(first, key, own, standing->key))) {
 			goes_on_with(cpu, cctx, false);
 			scx_bpf_task_set_slice(prev, slice_ns);
 			if (key)
-				compare_soon(cpu, cctx, keeps_attended(first, key, own, &standing));
+				compare_soon(cpu, cctx, keeps_attended(first, key, own, standing));
 			return;
 		}
 		if (policy == APPEASE_POLICY_CAS && take_unhappiest(cctx)) {
@@ -569,18 +568,18 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	/* Also when its first may not run here: others behind it may. */
 	if ((key && take_first_attended(attended_domain_of(cpu), first)) || take_attended(attended_domain_of(cpu)) ||
-	    (nr_domains > 1 && !standing.attended && take_attended_elsewhere(cpu, domain, now))) {
+	    (nr_domains > 1 && !is_attended && take_attended_elsewhere(cpu, domain, now))) {
 		settle_stay(cpu, cctx);
 		goes_on_with(cpu, cctx, false);
 		if (key && !is_alone)
 			compare_soon(cpu, cctx, 0);
 		return;
 	}
-	goes_on_with(cpu, cctx, !standing.attended);
+	goes_on_with(cpu, cctx, !is_attended);
 	if ((!is_serving() || (pauses && background_is_late(now))) && take(DSQ_BACKGROUND, RARE_BACKGROUND))
 		return;
 	/* Nobody as urgent waits, or another CPU was quicker: attended tasks and kernel threads go on. */
-	if (standing.attended ||
+	if (is_attended ||
 	    (tctx && tctx->lane == APPEASE_LANE_KERNEL && tctx->turn_ns < KTHREAD_PATIENCE_NS)) {
 		scx_bpf_task_set_slice(prev, slice_ns);
 		return;
@@ -614,7 +613,7 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 static __always_inline bool stays_displaced(struct cpu_ctx *cctx)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
-	struct standing standing = {};
+	struct standing *standing;
 	struct task_ctx *tctx;
 	u32 own, first = 0;
 	u64 mono, key;
@@ -625,18 +624,19 @@ static __always_inline bool stays_displaced(struct cpu_ctx *cctx)
 		return false;
 	mono = mono_if_serving();
 	tctx = mono ? try_task_ctx(p) : NULL;
-	if (!tctx || tctx->lane != APPEASE_LANE_ATTENDED)
+	standing = new_standing(LOOK_BESIDE);
+	if (!tctx || !standing || tctx->lane != APPEASE_LANE_ATTENDED)
 		return false;
-	judge(p, mono, &standing);
-	charge(p, tctx, mono, &standing);
-	if (tctx->lane != APPEASE_LANE_ATTENDED || !standing.attended)
+	judge(p, mono, standing);
+	charge(p, tctx, mono, standing);
+	if (tctx->lane != APPEASE_LANE_ATTENDED || !standing->attended)
 		return false;
 	key = waiting_attended_key(0, 0, &first, NULL);
 	if (key) {
 		own = fair_queue_of(tctx->turn_for);
-		if (displaces(first, key, own, standing.key))
+		if (displaces(first, key, own, standing->key))
 			return false;
-		compare_soon(0, cctx, keeps_attended(first, key, own, &standing));
+		compare_soon(0, cctx, keeps_attended(first, key, own, standing));
 	}
 	has_displaced = true;
 	return true;

@@ -63,12 +63,12 @@ static __always_inline s64 total_of(const struct standing *standing, u64 mono)
 __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx __arg_nonnull, struct task_struct *prev __arg_trusted __arg_nullable,
 			       struct standing *standing __arg_nonnull)
 {
-	struct standing other;
+	struct standing *other = new_standing(LOOK_ONCE);
 	struct task_struct *p;
 	u64 mono, look;
 
 	cctx->best_pid = 0;
-	if (!domain_at(0)->attended || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
+	if (!other || !domain_at(0)->attended || !__COMPAT_scx_bpf_dsq_peek(DSQ_ATTENDED))
 		return 0;
 	mono = bpf_ktime_get_ns();
 	look = __sync_add_and_fetch(&looks, 1);
@@ -76,8 +76,8 @@ __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx __arg_nonnull, stru
 		add_share(prev, standing, look, mono);
 	looked = 0;
 	bpf_for_each(scx_dsq, p, DSQ_ATTENDED, 0) {
-		judge(p, mono, &other);
-		add_share(p, &other, look, mono);
+		judge(p, mono, other);
+		add_share(p, other, look, mono);
 		if (++looked >= LOOK_MAX)
 			break;
 	}
@@ -89,12 +89,12 @@ __noinline u64 find_unhappiest(s32 cpu, struct cpu_ctx *cctx __arg_nonnull, stru
 			break;
 		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr))
 			continue;
-		judge(p, mono, &other);
+		judge(p, mono, other);
 		/* Whom nobody waits for any more, or a kernel thread: it has waited since it was queued. */
-		if (!other.attended)
-			other.key = p->scx.dsq_vtime;
-		total = total_of(&other, mono);
-		share = share_of(p, &other, mono) - (other.helps ? HELPER_NS : 0);
+		if (!other->attended)
+			other->key = p->scx.dsq_vtime;
+		total = total_of(other, mono);
+		share = share_of(p, other, mono) - (other->helps ? HELPER_NS : 0);
 		if (cctx->best_pid && (total < cctx->best || (total == cctx->best && share <= cctx->best_share)))
 			continue;
 		cctx->best = total;
