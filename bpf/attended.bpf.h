@@ -624,7 +624,7 @@ static __always_inline void enqueue_by_key(struct task_struct *p, struct task_ct
 	}
 	domain = waits_in(p, victim);
 	tctx->is_expected = victim >= 0 && domain == domain_of(victim);
-	fair_queue_fills(queue, attended_domain(domain));
+	fair_queue_fills(queue, attended_domain(domain), tctx->queued_ns);
 	scx_bpf_dsq_insert_vtime(p, queue_in(DSQ_ATTENDED, attended_domain(domain), queue), slice, key, enq_flags);
 	if (victim < 0) {
 		kick_idle(p);

@@ -68,10 +68,12 @@ static __always_inline void fair_catches_up(u32 queue)
 }
 
 /* Something is about to be put into @queue of the domain at @index. */
-static __always_inline void fair_queue_fills(u32 queue, u32 index)
+static __always_inline void fair_queue_fills(u32 queue, u32 index, u64 now)
 {
 	struct domain *domain = domain_at(index);
 
+	if (!knows_queues())
+		note_filled(domain, now);
 	if (mark_filled(&domain->attended, &domain->attended_used, bit_of(queue)) && nr_domains > 1)
 		__sync_fetch_and_or(&attended_in, bit_of(index));
 }
@@ -161,22 +163,23 @@ static __always_inline u32 next_queue(struct fair_look *look)
 	return queue;
 }
 
-/*
- * Whether an attended task may wait in @domain. On one CPU the queues themselves tell, for bits outlast those that waited; on more, a task
- * enters its queue after its bit is set.
- */
-__noinline bool attended_may_wait(u32 domain)
+/* Whether an attended task waits in @domain. */
+__noinline bool attended_waits(u32 domain)
 {
 	u64 waiting = domain_at(domain)->attended;
 	u32 i;
 
-	if (!knows_queues())
-		return waiting;
 	bpf_for(i, 0, waiting ? FAIR_QUEUES : 0) {
 		if (waiting & bit_of(i) && scx_bpf_dsq_nr_queued(queue_in(DSQ_ATTENDED, domain, i)) > 0)
 			return true;
 	}
 	return false;
+}
+
+/* Whether one may: on more than one CPU a task enters its queue after its bit is set. */
+static __always_inline bool attended_may_wait(u32 domain)
+{
+	return knows_queues() ? attended_waits(domain) : domain_at(domain)->attended;
 }
 
 /* Whether nobody else waits in @p's queue: in a list of one, what comes before it is what comes after it. */

@@ -714,10 +714,36 @@ __noinline bool party_waits_for(s32 cpu, u32 domain, u64 now)
 	return false;
 }
 
-/* Whether a task may wait in a queue of @domain. Most CPUs that go idle ask for no more. */
-static __always_inline bool may_wait_in(u32 domain)
+/* Whether a task may wait in a queue of the domain at @index. Most CPUs that go idle ask for no more. */
+static __always_inline bool may_wait_in(u32 index, u64 now)
 {
-	return domain_at(domain)->attended || others_may_wait(domain) || may_hold(RARE_OVERDUE | RARE_IDLE);
+	struct domain *domain = domain_at(index);
+
+	if (may_hold(RARE_OVERDUE | RARE_IDLE))
+		return true;
+	return (domain->attended || domain->party_words) && (knows_queues() || !is_known_empty(domain, now));
+}
+
+/* Whether a task of a party waits in @domain. */
+static __always_inline bool others_wait(u32 domain)
+{
+	return is_only_root(domain) ? scx_bpf_dsq_nr_queued(queue_in(DSQ_PARTIES, domain, 0)) > 0 : first_party(domain) < PARTIES;
+}
+
+/*
+ * This CPU found nothing in the domain at @index. If all its queues are empty, says so, see struct domain. Parties that a limit keeps from
+ * running are not looked for, so where there are limits nobody knows.
+ */
+__noinline int note_empty(u32 index, u64 now)
+{
+	struct domain *domain = domain_at(index);
+	u64 filled_ns = domain->filled_ns;
+
+	if (nr_limits || !policy_before(filled_ns + FILLED_SETTLES_NS, now) || attended_waits(index) || others_wait(index))
+		return 0;
+	domain->empty_ns = now;
+	domain->empty_since_ns = filled_ns;
+	return 0;
 }
 
 /* Whether any queue of @domain does. */

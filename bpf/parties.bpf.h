@@ -391,6 +391,8 @@ static __always_inline void party_fills(struct party *party, u32 index, struct d
 
 	party->used_ns = now;
 	party_wants(party, index, domain, credit);
+	if (!knows_queues())
+		note_filled(domain, now);
 	if (mark_filled(&domain->party_waiting[word], &domain->party_used[word], bit_of(index)))
 		__sync_fetch_and_or(&domain->party_words, 1ULL << word);
 }

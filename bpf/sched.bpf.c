@@ -363,7 +363,7 @@ __noinline int move_attended_from(u64 dsq, u64 pid, u64 mono)
 				queue = fair_queue_of(tctx->turn_for);
 				domain = attended_domain_of(scx_bpf_task_cpu(p));
 				fair_catches_up(queue);
-				fair_queue_fills(queue, domain);
+				fair_queue_fills(queue, domain, scx_bpf_now());
 				scx_bpf_dsq_move_set_vtime(BPF_FOR_EACH_ITER, key_in_queue(standing->key, mono));
 				scx_bpf_dsq_move_vtime(BPF_FOR_EACH_ITER, p, queue_in(DSQ_ATTENDED, domain, queue), 0);
 			}
@@ -523,6 +523,12 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	turn_epoch(cctx, domain, now, runs_other);
 	move_waiting_attended();
 
+	if (nr_domains == 1 && !is_attended && !cctx->kernel_waiting && !may_wait_in(domain, now) && !may_hold(RARE_BACKGROUND) &&
+	    !may_hold_pinned(cctx)) {
+		settle_stay(cpu, cctx);
+		goes_on_with(cpu, cctx, true);
+		goto goes_on;
+	}
 	if (policy == APPEASE_POLICY_CAS) {
 		standing->attended = is_attended;
 		key = find_unhappiest(cpu, cctx, prev, standing);
@@ -536,10 +542,6 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			cctx->aside_pid = prev->pid;
 		note_plain(cpu, cctx, false);
 		ask_clock(cpu, cctx, !key && !is_attended);
-		return;
-	}
-	if (!key && !prev_runnable && nr_domains == 1 && !may_wait_in(domain) && !may_hold(RARE_BACKGROUND) && !may_hold_pinned(cctx)) {
-		goes_on_with(cpu, cctx, true);
 		return;
 	}
 	if (key || is_attended) {
@@ -592,6 +594,8 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 	}
 	if (take_other(cpu, now, runs_other))
 		return;
+	if (!knows_queues())
+		note_empty(domain, now);
 	/* It may not let go of the CPU for milliseconds, when the next event may come at any time. */
 	if (!prev_runnable && take(DSQ_BACKGROUND, RARE_BACKGROUND))
 		return;
@@ -600,8 +604,9 @@ void BPF_STRUCT_OPS(appease_dispatch, s32 cpu, struct task_struct *prev)
 			take_elsewhere(domain);
 		return;
 	}
+goes_on:
 	/* Else it is queued anew (SCX_OPS_ENQ_LAST). */
-	if (!is_smt || !leaves_core(cpu, cctx, prev))
+	if (prev_runnable && (!is_smt || !leaves_core(cpu, cctx, prev)))
 		scx_bpf_task_set_slice(prev, slice_ns);
 }
 
@@ -674,6 +679,7 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 {
 	u32 home = domain_of(cpu), i;
 	u64 now = scx_bpf_now();
+	struct cpu_ctx *own;
 
 	if (!idle) {
 		struct cpu_ctx *cctx = cpu_ctx_of(cpu);
@@ -687,12 +693,13 @@ void BPF_STRUCT_OPS(appease_update_idle, s32 cpu, bool idle)
 	bpf_for(i, 0, nr_domains) {
 		u32 domain = placement_near(home, i);
 
-		if (may_wait_in(domain) && domain_waits_for(cpu, domain, now)) {
+		if (may_wait_in(domain, now) && domain_waits_for(cpu, domain, now)) {
 			scx_bpf_kick_cpu(cpu, 0);
 			return;
 		}
 	}
-	if (rare_waits_for(cpu, DSQ_BACKGROUND, RARE_BACKGROUND) || (has_more_cpus() && pinned_waits_for(cpu)))
+	own = this_cpu_ctx();
+	if (rare_waits_for(cpu, DSQ_BACKGROUND, RARE_BACKGROUND) || (own && may_hold_pinned(own) && pinned_waits_for(cpu)))
 		scx_bpf_kick_cpu(cpu, 0);
 }
 
